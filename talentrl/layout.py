@@ -1,0 +1,42 @@
+"""Where a project's files are, relative to its root. DVC's stages and the command line read and write these."""
+
+from pathlib import Path
+
+from talentrl.errors import InputError
+
+DATA = Path("data")
+MODEL = DATA / "model"
+BANK = DATA / "bank.json"
+TASKS = DATA / "tasks"
+SKILL_INDEX = DATA / "index" / "skills"
+PASSAGE_INDEX = DATA / "index" / "passages"
+DEMOS = DATA / "demos.parquet"
+SFT = DATA / "sft"
+"""One checkpoint a training seed."""
+RL = DATA / "rl"
+"""One checkpoint a training seed."""
+RL_EPISODES = DATA / "rl_episodes"
+"""One file of training episodes a training seed."""
+EVALUATION = DATA / "evaluation"
+"""One file of episodes a system and training seed: `SYSTEM-SEED.parquet`."""
+METRICS = Path("metrics")
+REPORT = Path("reports") / "index.html"
+SCRATCH = Path("scratch")
+"""Checkpoints of a training stage under way; not a stage output, so that a killed stage can resume."""
+
+
+def newest_checkpoint() -> Path:
+    """The checkpoint that training got furthest with: reinforced before supervised before pretrained.
+
+    Among several training seeds it is the folder that changed last.
+
+    Raises:
+        InputError: there is no checkpoint yet.
+    """
+    for stage in (RL, SFT):
+        found = [folder for folder in stage.glob("[!.]*") if folder.is_dir()]
+        if found:
+            return max(found, key=lambda folder: (folder.stat().st_mtime_ns, folder.name))
+    if MODEL.is_dir():
+        return MODEL
+    raise InputError(f"no checkpoint in {RL}, {SFT} or {MODEL}: `make repro` makes one")
