@@ -1,0 +1,1 @@
+"""Task sets: loaders that turn a benchmark's own files into frames of tasks and passages."""

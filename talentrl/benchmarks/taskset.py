@@ -1,0 +1,109 @@
+"""Task sets: polars frames of tasks and passages, and their Parquet files."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from talentrl.errors import InputError
+from talentrl.files import atomic_path
+
+TASK_SCHEMA = pl.Schema(
+    {
+        "task_id": pl.String(),
+        "benchmark": pl.String(),
+        "split": pl.String(),
+        "instruction": pl.String(),
+        "answers": pl.List(pl.String()),
+        "payload": pl.String(),
+    }
+)
+PASSAGE_SCHEMA = pl.Schema({"passage_id": pl.String(), "title": pl.String(), "text": pl.String()})
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem instance; `payload` is what its environment or its teacher needs beyond the instruction."""
+
+    task_id: str
+    benchmark: str
+    split: str
+    instruction: str
+    answers: tuple[str, ...]
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """Tasks (`TASK_SCHEMA`) and the passages (`PASSAGE_SCHEMA`) that their searches look in."""
+
+    tasks: pl.DataFrame
+    passages: pl.DataFrame
+
+    def split(self, name: str, limit: int | None = None) -> list[Task]:
+        """The tasks of split `name` in file order, at most `limit` of them.
+
+        Raises:
+            InputError: no task has that split.
+        """
+        frame = self.tasks.filter(pl.col("split") == name)
+        if frame.is_empty():
+            found = sorted(self.tasks["split"].unique().to_list())
+            raise InputError(f"task set has no split {name!r}: found {found}")
+        return list(_tasks(frame.head(limit) if limit is not None else frame))
+
+    def write(self, folder: Path) -> None:
+        """Write `tasks.parquet` and `passages.parquet` into `folder`, whole or not at all."""
+        with atomic_path(folder) as temporary:
+            temporary.mkdir()
+            self.tasks.write_parquet(temporary / "tasks.parquet")
+            self.passages.write_parquet(temporary / "passages.parquet")
+
+    @classmethod
+    def read(cls, folder: Path) -> "TaskSet":
+        """Read a folder that `write` made.
+
+        Raises:
+            InputError: a file is missing, is not Parquet, or has other columns; or there are no passages.
+        """
+        tasks = read_parquet(folder / "tasks.parquet", TASK_SCHEMA)
+        passages = read_parquet(folder / "passages.parquet", PASSAGE_SCHEMA)
+        if passages.is_empty():
+            raise InputError(f"{folder / 'passages.parquet'}: the passage set is empty, expected at least one passage")
+        return cls(tasks, passages)
+
+
+def read_parquet(path: Path, schema: pl.Schema) -> pl.DataFrame:
+    """Read a Parquet file and check its columns and types against `schema`.
+
+    Raises:
+        InputError: the file is missing, is not Parquet, or does not match; the message names what was found.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        frame = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
+    missing = [name for name in schema if name not in frame.columns]
+    if missing:
+        raise InputError(f"{path}: columns {missing} are missing, found {frame.columns}")
+    for name, expected in schema.items():
+        if frame.schema[name] != expected:
+            raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {expected}")
+    return frame.select(list(schema))
+
+
+def _tasks(frame: pl.DataFrame) -> Iterator[Task]:
+    for row in frame.iter_rows(named=True):
+        yield Task(
+            row["task_id"],
+            row["benchmark"],
+            row["split"],
+            row["instruction"],
+            tuple(row["answers"]),
+            json.loads(row["payload"]),
+        )
