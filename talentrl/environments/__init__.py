@@ -1,0 +1,1 @@
+"""What an agent acts on: one protocol, one module a kind of environment."""
