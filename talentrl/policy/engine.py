@@ -1,0 +1,47 @@
+"""The contract of generation engines: token ids in, token ids and log-probabilities out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next turn is decoded."""
+
+    max_tokens: int
+    stop: tuple[str, ...]
+    """Closing tags; a turn ends with the token that completes one."""
+    temperature: float = 0.0
+    """0 is greedy."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One sampled turn."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    """Log-probability of each token under the model at temperature 1, aligned with `token_ids`."""
+    stopped: bool
+    """Whether a closing tag or the end token came before the token limit."""
+
+
+class GenerationEngine(Protocol):
+    """Samples turns for a batch of conversations.
+
+    The result for one prompt depends on its ids, its seed and the model's weights; not on its batch, beyond
+    rounding of the back end's arithmetic.
+    """
+
+    def generate(self, prompts: Sequence[list[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Generation]:
+        """One turn for each prompt; `seeds` are per prompt."""
+        ...
+
+    def score(self, prompts: Sequence[list[int]], continuations: Sequence[list[int]]) -> list[list[float]]:
+        """Log-probabilities of the tokens of `continuations[i]` after `prompts[i]`."""
+        ...
+
+    def reset(self) -> None:
+        """Forget what was kept between calls; called whenever the model's weights have changed."""
+        ...

