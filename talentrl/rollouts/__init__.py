@@ -1,0 +1,1 @@
+"""Batched multi-turn rollouts under matched interventions, and the record of each."""
