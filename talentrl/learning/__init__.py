@@ -1,0 +1,1 @@
+"""Credit assignment and the two training stages, on TRL's trainers."""

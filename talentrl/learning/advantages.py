@@ -1,0 +1,123 @@
+"""Credit assignment as pure functions of returns.
+
+Shapes: T tasks, A arms a task, M rollouts an arm. A failed rollout has return NaN; it teaches nothing and shifts
+no mean.
+
+With R̄_a the mean return of an arm and R̄_x that of its task, R − R̄_x = (R − R̄_a) + (R̄_a − R̄_x): the first
+term belongs to the execution, the second to the routing (DESIGN §7).
+"""
+
+import torch
+
+from talentrl.config import Estimator
+
+_EPSILON = 1e-4
+_ROUNDING = 1e-6
+"""Differences of returns in [0, 1] below this are float32 rounding of equal means. They count as 0, since an
+adaptive optimiser would make full steps of them."""
+
+
+def arm_means(returns_TAM: torch.Tensor) -> torch.Tensor:
+    """Mean return of each arm (T, A) over its rollouts; NaN where all of them failed."""
+    return returns_TAM.nanmean(dim=-1)
+
+
+def routing_advantages(
+    estimator: Estimator,
+    returns_TAM: torch.Tensor,
+    routed_TA: torch.Tensor,
+    null_TA: torch.Tensor,
+    probabilities_TA: torch.Tensor,
+    shrinkage: float = 0.0,
+    scale: bool = False,
+) -> torch.Tensor:
+    """Advantage of each arm's routing span (T, A); 0 for arms whose talent the policy did not sample.
+
+    With B(a) the comparison arms, Δ_a = R̄_a − mean_{b ∈ B(a)} R̄_b, times M / (M + shrinkage):
+
+    - `contrast_distinct`: B(a) = the task's other routed arms (leave one out; arms drawn without replacement).
+      Unweighted, so a rarely chosen talent that is drawn counts as much as a common one: a bounded bias towards
+      talents under-used by the policy, which keeps them alive. Its sign for an arm is that of R̄_a − R̄_x.
+    - `contrast_null`: B(a) = the null arms.
+    - `all_action`: π_a (R̄_a − Σ_b π_b R̄_b) over enumerated talents, π renormalised over them: the exact
+      gradient of expected return over routing (COMA-style baseline, Foerster et al. 2018, eq. 4).
+    - `terminal`: R̄_a − mean return of the batch (REINFORCE with a mean baseline).
+    - `shared`: R̄_a − R̄_x with x the task's rollouts in all arms (GRPO's one advantage, Shao et al. 2024).
+
+    Args:
+        estimator: name of the estimator.
+        returns_TAM: returns.
+        routed_TA: whether the policy sampled the arm's talent.
+        null_TA: whether the arm is the null talent.
+        probabilities_TA: the policy's probability of the arm's talent; used by `all_action` only.
+        shrinkage: κ ≥ 0, towards 0 for small M.
+        scale: divide by the root mean square over the batch (never over one task's arms).
+    """
+    means_TA = arm_means(returns_TAM)
+    usable_TA = routed_TA & ~means_TA.isnan()
+    filled_TA = means_TA.nan_to_num()
+    weights_TA = torch.ones_like(filled_TA)
+    if estimator == "contrast_distinct":
+        count_T1 = usable_TA.sum(1, keepdim=True)
+        total_T1 = (filled_TA * usable_TA).sum(1, keepdim=True)
+        baseline_TA = (total_T1 - filled_TA) / (count_T1 - 1).clamp(min=1)
+        usable_TA = usable_TA & (count_T1 > 1)
+    elif estimator == "contrast_null":
+        reference_TA = means_TA.masked_fill(~null_TA, torch.nan)
+        baseline_TA = reference_TA.nanmean(1, keepdim=True)
+        usable_TA = usable_TA & ~baseline_TA.isnan()
+    elif estimator == "all_action":
+        weights_TA = probabilities_TA * usable_TA
+        weights_TA = weights_TA / weights_TA.sum(1, keepdim=True).clamp(min=1e-12)
+        baseline_TA = (weights_TA * filled_TA).sum(1, keepdim=True)
+    elif estimator == "terminal":
+        baseline_TA = returns_TAM.nanmean()
+    else:
+        baseline_TA = returns_TAM.flatten(1).nanmean(1, keepdim=True)
+    rollouts = returns_TAM.shape[-1]
+    advantages_TA = weights_TA * _difference(filled_TA, baseline_TA) * (rollouts / (rollouts + shrinkage))
+    advantages_TA = advantages_TA.masked_fill(~usable_TA, 0.0)
+    if scale and usable_TA.any():
+        advantages_TA = advantages_TA / (advantages_TA[usable_TA].square().mean().sqrt() + _EPSILON)
+    return advantages_TA
+
+
+def execution_advantages(returns_TAM: torch.Tensor, scaling: str = "none", within: str = "arm") -> torch.Tensor:
+    """Group-relative advantage of each rollout's execution tokens (T, A, M).
+
+    A_exec = (R − R̄) / scale, R̄ being the mean of the rollout's arm (or of its task, `within="task"`, which is
+    what GRPO shares between all tokens). 0 for a group of one rollout, of equal returns, or for a failed rollout.
+
+    Args:
+        returns_TAM: returns.
+        scaling: `group` divides by the group's standard deviation, `batch` by that of all advantages, `none` by 1.
+        within: `arm` or `task`.
+    """
+    groups = returns_TAM if within == "arm" else returns_TAM.flatten(1)
+    advantages = _difference(groups, groups.nanmean(-1, keepdim=True))
+    if scaling == "group":
+        counts = (~groups.isnan()).sum(-1, keepdim=True)
+        deviation = (advantages.square().sum(-1, keepdim=True) / (counts - 1).clamp(min=1)).sqrt()
+        advantages = advantages / (deviation + _EPSILON)
+    elif scaling == "batch":
+        advantages = advantages / (advantages.square().mean().sqrt() + _EPSILON)
+    return advantages.reshape(returns_TAM.shape)
+
+
+def row_coefficients(loss_type: str, trained_tokens_B: torch.Tensor, max_completion_tokens: int) -> torch.Tensor:
+    """What TRL's loss multiplies the token losses of each rollout with (B,), over a whole optimiser step.
+
+    `grpo`: 1 / (B · tokens of the rollout); `dapo`: 1 / (tokens of all rollouts); `dr_grpo`: 1 / (B · maximum).
+    The routing loss has its own normaliser, so its advantages are divided by this.
+    """
+    rollouts = trained_tokens_B.shape[0]
+    if loss_type == "grpo":
+        return 1 / (rollouts * trained_tokens_B.clamp(min=1))
+    total = trained_tokens_B.sum().clamp(min=1) if loss_type == "dapo" else rollouts * max_completion_tokens
+    return torch.ones_like(trained_tokens_B, dtype=torch.float32) / total
+
+
+def _difference(values: torch.Tensor, baseline: torch.Tensor) -> torch.Tensor:
+    """values − baseline; 0 where either is NaN or they are equal up to rounding."""
+    difference = (values - baseline).nan_to_num()
+    return difference.masked_fill(difference.abs() < _ROUNDING, 0.0)

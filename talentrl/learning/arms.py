@@ -1,0 +1,157 @@
+"""The arms of one reinforcement step: drawn, rolled out, and turned into an advantage for every token.
+
+Groups are keyed by task and arm, never by prompt text. Tokens of talents that the policy did not sample are masked.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from talentrl.benchmarks.taskset import Task
+from talentrl.config import RlSection
+from talentrl.learning.advantages import execution_advantages, routing_advantages, row_coefficients
+from talentrl.rollouts.episode import Episode
+from talentrl.rollouts.interventions import Arm, derive_seed
+from talentrl.rollouts.runner import RolloutRequest, RolloutRunner, Routing
+
+
+@dataclass
+class Arms:
+    """One generation batch: episodes of T tasks × A arms × M rollouts, in that order, and their arms (T, A)."""
+
+    episodes: list[Episode]
+    rollouts: int
+    routed_TA: torch.Tensor
+    null_TA: torch.Tensor
+    probabilities_TA: torch.Tensor
+    """Probability of the arm's talent under the policy, over the talents of the bank; 0 for other arms."""
+
+    @property
+    def returns_TAM(self) -> torch.Tensor:
+        """Returns; NaN for a failed rollout."""
+        values = [math.nan if episode.value is None else episode.value for episode in self.episodes]
+        return torch.tensor(values).reshape(*self.routed_TA.shape, self.rollouts)
+
+
+def arms_per_task(settings: RlSection, talents: int) -> int:
+    """Number of arms A of each task: every talent under `all_action`, else the drawn ones; plus interventions."""
+    drawn = talents if settings.estimator == "all_action" else min(settings.arms, talents)
+    return drawn + len(settings.interventions)
+
+
+def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, seed: int) -> Arms:
+    """Draw arms for each task and make their rollouts; rollout m of every arm has the same sampling seed."""
+    requests: list[RolloutRequest] = []
+    routed, null, probabilities = [], [], []
+    drawn = arms_per_task(settings, len(runner.bank.talents)) - len(settings.interventions)
+    for task, turns in zip(tasks, runner.score_talents(tasks), strict=True):
+        distribution = _distribution(turns)
+        talents = _draw_distinct(distribution, drawn, random.Random(derive_seed(seed, "arms", task.task_id)))
+        arms = [(Arm(task, "routed", talent), turns[talent]) for talent in talents]
+        for intervention in settings.interventions:
+            talent = None if intervention == "null" else talents[0]
+            arms.append((Arm(task, intervention, talent), runner.set_routing(talent)))
+        requests += [
+            RolloutRequest(arm, routing, rollout, derive_seed(seed, "rollout", task.task_id, rollout))
+            for arm, routing in arms
+            for rollout in range(settings.rollouts)
+        ]
+        routed.append([arm.intervention == "routed" for arm, _ in arms])
+        null.append([arm.intervention == "null" for arm, _ in arms])
+        probabilities.append([distribution[talent] for talent in talents] + [0.0] * len(settings.interventions))
+    # At temperature 1 the sampled distribution is the one that the loss differentiates.
+    episodes = runner.run(requests, temperature=1.0)
+    return Arms(episodes, settings.rollouts, torch.tensor(routed), torch.tensor(null), torch.tensor(probabilities))
+
+
+def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int) -> list[torch.Tensor]:
+    """Advantage of every token after the prompt, one tensor a rollout; 0 on all masked tokens.
+
+    Execution tokens get A_exec. The routing span of an arm's first rollout gets β_route · A_route, divided by
+    the number of spans (of tasks under `all_action`, which sums over all talents) and by what TRL's loss will
+    multiply it with, so that the total is
+    J = J_exec + β_route · mean over spans of A_route · (sum of the span's log-probabilities).
+    """
+    returns = arms.returns_TAM
+    route_TA = routing_advantages(
+        settings.estimator,
+        returns,
+        arms.routed_TA,
+        arms.null_TA,
+        arms.probabilities_TA,
+        settings.shrinkage,
+        scale=settings.scale_rewards != "none",
+    )
+    within = "task" if settings.estimator == "shared" else "arm"
+    exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
+    trained = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
+    coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)
+    spans = len(arms.routed_TA) if settings.estimator == "all_action" else max(1, int(arms.routed_TA.sum()))
+    advantages = []
+    for row, episode in enumerate(arms.episodes):
+        route = 0.0
+        if episode.rollout == 0:
+            arm = row // arms.rollouts
+            route = float(settings.routing_weight * route_TA.flatten()[arm] / (spans * coefficient_B[row]))
+        after = slice(episode.prompt_tokens, None)
+        routing = torch.tensor(episode.routing_mask[after], dtype=torch.float32)
+        action = torch.tensor(episode.action_mask[after], dtype=torch.float32)
+        advantages.append(route * routing + exec_B[row] * action)
+    return advantages
+
+
+def trained_mask(episode: Episode) -> list[int]:
+    """1 on the tokens after the prompt that carry loss: executions, and each arm's routing span once."""
+    first = episode.rollout == 0
+    return [
+        int(action or (routing and first))
+        for routing, action in zip(
+            episode.routing_mask[episode.prompt_tokens :],
+            episode.action_mask[episode.prompt_tokens :],
+            strict=True,
+        )
+    ]
+
+
+def step_metrics(arms: Arms) -> dict[str, float]:
+    """What a step's rollouts say about routing and execution; tasks whose routed arms all failed count for neither."""
+    returns = arms.returns_TAM
+    means_TA = returns.nanmean(-1)
+    usable_TA = arms.routed_TA & ~means_TA.isnan()
+    counted_T = usable_TA.any(1)
+    best_T = means_TA.masked_fill(~usable_TA, -torch.inf).amax(1)
+    worst_T = means_TA.masked_fill(~usable_TA, torch.inf).amin(1)
+    p = arms.probabilities_TA * usable_TA
+    regret_T = best_T - (p * means_TA.nan_to_num()).sum(1) / p.sum(1).clamp(min=1e-6)
+    episodes = arms.episodes
+    return {
+        "return": float(returns.nanmean()),
+        "routing/probability_of_drawn": float(arms.probabilities_TA.sum(1).mean()),
+        "routing/regret": float(regret_T[counted_T].mean()),
+        "routing/arm_spread": float((best_T - worst_T)[counted_T].mean()),
+        "routing/equal_arms": float((best_T == worst_T)[counted_T].float().mean()),
+        "execution/constant_arms": float((returns.amax(-1) == returns.amin(-1)).float().mean()),
+        "execution/invalid_actions": sum(episode.invalid_actions for episode in episodes) / len(episodes),
+        "execution/failed": sum(episode.value is None for episode in episodes) / len(episodes),
+        "tokens/sampled": float(sum(episode.sampled_tokens for episode in episodes)),
+    }
+
+
+def _distribution(turns: dict[str, Routing]) -> dict[str, float]:
+    """The policy's distribution over the bank's talents, from the log-probabilities of their routing turns."""
+    logits = torch.tensor([sum(turn.logprobs) for turn in turns.values()], dtype=torch.float64)
+    if not logits.isfinite().all():
+        raise FloatingPointError("a talent's log-probability is no number: the model's weights are broken")
+    return dict(zip(turns, torch.softmax(logits, 0).tolist(), strict=True))
+
+
+def _draw_distinct(distribution: dict[str, float], count: int, draw: random.Random) -> list[str]:
+    """`count` distinct talents, each next one drawn in proportion to its probability (Gumbel top-k)."""
+    keys = {
+        talent: math.log(max(probability, 1e-12)) - math.log(-math.log(draw.random() or 1e-12))
+        for talent, probability in distribution.items()
+    }
+    return sorted(keys, key=lambda talent: -keys[talent])[:count]

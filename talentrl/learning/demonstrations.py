@@ -1,0 +1,126 @@
+"""Demonstrations by a scripted teacher, and the arms they measure.
+
+The teacher plays every talent's strategy on every task, also where it fails. The talent whose demonstration did
+best is the routing target; the other arms kept for training teach the executor to follow the strategy it is
+given, and their routing turn is masked. Without them strategy and question would coincide in training, and the
+executor could ignore the strategy.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tqdm import tqdm
+
+from talentrl.benchmarks.taskset import Task
+from talentrl.errors import InputError
+from talentrl.rollouts.episode import Episode, StopReason
+from talentrl.rollouts.interventions import Arm, derive_seed
+from talentrl.rollouts.runner import RolloutRequest, RolloutRunner
+
+Teacher = Callable[[Task, str], Generator[str, str, None]]
+
+
+def measure_arms(runner: RolloutRunner, teacher: Teacher, tasks: Sequence[Task], seed: int) -> list[list[Episode]]:
+    """Play every talent on every task; one list of forced episodes a task, in the bank's order of talents."""
+    return [
+        [_demonstrate(runner, teacher, task, "forced", talent, seed) for talent in runner.bank.talents]
+        for task in tqdm(tasks, desc="teacher", unit="task")
+    ]
+
+
+def choose_conversations(
+    runner: RolloutRunner,
+    teacher: Teacher,
+    tasks: Sequence[Task],
+    measured: Sequence[Sequence[Episode]],
+    arms: int,
+    null_share: float,
+    seed: int,
+) -> list[Episode]:
+    """The conversations to train on, with shuffled menus.
+
+    For each task first its best arm, whose routing turn is a target (intervention `routed`), then `arms` − 1 arms
+    drawn from the rest (`forced`). A share of the best arms is told without a talent instead (`null`): the
+    teacher's words after flat retrieval. Tasks on which every arm fails give no target.
+    """
+    conversations = []
+    for task, episodes in zip(tasks, measured, strict=True):
+        draw = random.Random(derive_seed(seed, "demonstrations", task.task_id))
+        best = _best(episodes, draw)
+        if best is None or best.talent is None:
+            continue
+        rest = [episode.talent for episode in episodes if episode is not best]
+        others = draw.sample(rest, min(arms - 1, len(rest)))
+        told = "null" if draw.random() < null_share else "routed"
+        for intervention, talent in [(told, best.talent), *(("forced", other) for other in others)]:
+            menu = draw.sample(sorted(runner.bank.talents), len(runner.bank.talents))
+            conversations.append(_demonstrate(runner, teacher, task, intervention, talent or "", seed, tuple(menu)))
+    return conversations
+
+
+def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode]) -> dict[str, Any]:
+    """Measure what makes demonstrations worthless, and refuse those that are.
+
+    Returns:
+        Counts, class balance of the routing targets, and the share of targets whose context holds a skill
+        associated with the talent.
+
+    Raises:
+        InputError: there is no routing target, a conversation was cut short, or no target's context holds an
+            associated skill.
+    """
+    targets = [episode for episode in conversations if any(episode.routing_mask)]
+    cut = [episode.episode_id for episode in conversations if episode.stop_reason != StopReason.ANSWERED]
+    associated = [
+        any(skill.id in runner.bank.talents[episode.talent].skills for skill in episode.skills)
+        for episode in targets
+        if episode.talent
+    ]
+    problems = []
+    if not targets:
+        problems.append("no routing target: the teacher fails on every task")
+    elif not any(associated):
+        problems.append("no target's context holds a skill associated with its talent")
+    if cut:
+        problems.append(f"{len(cut)} conversations do not end with an answer, the first is {cut[0]!r}")
+    if problems:
+        raise InputError("demonstrations: " + "; ".join(problems))
+    balance = Counter(episode.talent for episode in targets)
+    return {
+        "conversations": len(conversations),
+        "tokens": sum(len(episode.token_ids) for episode in conversations),
+        "longest": max(len(episode.token_ids) for episode in conversations),
+        "targets": {talent: balance.get(talent, 0) for talent in runner.bank.talents},
+        "targets_with_associated_skill": sum(associated) / len(associated),
+        "null_conversations": sum(episode.intervention == "null" for episode in conversations),
+        "distinct_skill_contexts": len({tuple(s.id for s in episode.skills) for episode in conversations}),
+    }
+
+
+def _best(episodes: Sequence[Episode], draw: random.Random) -> Episode | None:
+    """The episode with the highest return; among equals the shortest, then any by lot. None if all fail."""
+    top = max(episode.value or 0.0 for episode in episodes)
+    if top <= 0:
+        return None
+    best = [episode for episode in episodes if episode.value == top]
+    shortest = min(len(episode.turns) for episode in best)
+    return draw.choice([episode for episode in best if len(episode.turns) == shortest])
+
+
+def _demonstrate(
+    runner: RolloutRunner,
+    teacher: Teacher,
+    task: Task,
+    intervention: Any,
+    talent: str,
+    seed: int,
+    menu: tuple[str, ...] = (),
+) -> Episode:
+    """One episode in which the teacher plays `talent`; in a `null` arm it does so without saying so."""
+    shown = None if intervention == "null" else talent
+    routing = replace(runner.set_routing(shown), sampled=intervention == "routed")
+    request = RolloutRequest(Arm(task, intervention, shown), routing, 0, seed, menu)
+    return runner.play(request, teacher(task, talent))

@@ -1,0 +1,250 @@
+"""The reinforcement stage on TRL's GRPOTrainer.
+
+How it differs from GRPO:
+1. a group is a task's arms × rollouts: distinct talents drawn from the policy, plus the configured interventions;
+2. routing tokens get the contrast between arms, execution tokens the advantage inside their own arm: the
+   trainer's per-rollout advantages are replaced by a (rollouts, tokens) tensor;
+3. the routing loss is a mean over routing spans with its own weight, each shared span counted once;
+4. the rollouts of a task are forwarded as one prefix tree, and tokens whose advantage is zero not at all.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+from talentrl.benchmarks.taskset import Task
+from talentrl.config import RlSection
+from talentrl.errors import InputError
+from talentrl.files import atomic_path
+from talentrl.learning.arms import arms_per_task, collect, step_metrics, token_advantages, trained_mask
+from talentrl.learning.resuming import EpochOrder, train_or_resume
+from talentrl.policy.model import freeze_lower_layers
+from talentrl.policy.prefix_tree import tree_log_probabilities
+from talentrl.policy.transformers_engine import TransformersEngine
+from talentrl.rollouts.episode import episodes_frame, read_episodes, write_episodes
+from talentrl.rollouts.interventions import derive_seed
+from talentrl.rollouts.runner import RolloutRunner
+
+
+def train_rl(
+    runner: RolloutRunner,
+    tasks: list[Task],
+    settings: RlSection,
+    seed: int,
+    scratch: Path,
+    output: Path,
+    callbacks: list[Any] | None = None,
+) -> tuple[list[dict[str, float]], pl.DataFrame]:
+    """Train the model in `runner`'s engine on `tasks`; write it to `output`.
+
+    Resumes from the newest checkpoint in `scratch` with optimiser and random state; rollouts of a step depend on
+    the seed, the step and the weights only, so a resumed run repeats what an uninterrupted one does. The caller
+    removes `scratch`.
+
+    Returns:
+        The trainer's log history, one dict a step, and the episodes of all steps with a `step` column.
+
+    Raises:
+        InputError: there are fewer tasks than a step takes, or the settings leave nothing to compare.
+    """
+    from datasets import Dataset
+
+    group = _checked_group(settings, len(tasks), len(runner.bank.talents))
+    engine = runner.engine
+    assert isinstance(engine, TransformersEngine)
+    freeze_lower_layers(engine.model, settings.frozen_layers)
+    trainer = TalentGRPOTrainer(
+        model=engine.model,
+        processing_class=engine.tokenizer,
+        train_dataset=Dataset.from_dict({"prompt": [task.task_id for task in tasks]}),
+        runner=runner,
+        tasks={task.task_id: task for task in tasks},
+        settings=settings,
+        episodes_folder=scratch / "episodes",
+        callbacks=callbacks,
+        args=_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
+    )
+    train_or_resume(trainer, scratch)
+    with atomic_path(output) as temporary:
+        trainer.model.save_pretrained(temporary)  # safetensors only: nothing pickled
+        engine.tokenizer.save_pretrained(temporary)
+    steps = [
+        read_episodes(path).with_columns(step=pl.lit(step, pl.Int32))
+        for step, path in enumerate(sorted((scratch / "episodes").glob("step-*.parquet")))
+    ]
+    return [entry for entry in trainer.state.log_history if "loss" in entry], pl.concat(steps)
+
+
+def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
+    """TRL's configuration: a micro-batch is one task's `group` of rollouts, a step is `settings.tasks` of them."""
+    return GRPOConfig(
+        output_dir=str(scratch),
+        max_steps=settings.steps,
+        per_device_train_batch_size=group,
+        gradient_accumulation_steps=settings.tasks,
+        num_generations=group,
+        max_completion_length=max_tokens,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="constant",
+        loss_type=settings.loss_type,
+        scale_rewards="none",  # advantages are ours
+        beta=settings.kl,
+        epsilon=settings.epsilon,
+        seed=seed,
+        data_seed=seed,
+        save_steps=settings.save_steps,
+        save_total_limit=1,
+        logging_steps=1,
+        logging_nan_inf_filter=False,  # a loss that is no number is to be seen
+        report_to="none",
+        bf16=False,
+        gradient_checkpointing=False,
+        dataloader_pin_memory=False,
+    )
+
+
+def _checked_group(settings: RlSection, tasks: int, talents: int) -> int:
+    """Rollouts of each task. Raises InputError for settings that would train nothing without saying so."""
+    if tasks < settings.tasks:
+        raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {tasks} tasks to train on")
+    if settings.estimator == "contrast_null" and "null" not in settings.interventions:
+        raise InputError(
+            f"rl.interventions: found {settings.interventions}, but estimator contrast_null compares with `null`"
+        )
+    group = arms_per_task(settings, talents) * settings.rollouts
+    if group < 2:
+        raise InputError("rl.arms and rl.rollouts: found one rollout a task, expected at least two to compare")
+    return group
+
+
+class TalentGRPOTrainer(GRPOTrainer):
+    """GRPOTrainer with arms for groups and an advantage for every token (single process)."""
+
+    def __init__(
+        self,
+        *,
+        runner: RolloutRunner,
+        tasks: dict[str, Task],
+        settings: RlSection,
+        episodes_folder: Path,
+        **kwargs: Any,
+    ) -> None:
+        """Train the model inside `runner`'s engine on `tasks` (by id); write each step's episodes to a folder."""
+        if kwargs.get("tools"):
+            raise ValueError("`tools` cannot be combined with TalentRL's rollouts: TRL would ignore their masks")
+        self.runner, self.tasks, self.settings, self.episodes_folder = (
+            runner,
+            tasks,
+            settings,
+            episodes_folder,
+        )
+        self._scored: torch.Tensor | None = None
+        super().__init__(reward_funcs=[episode_return], rollout_func=_rollout, **kwargs)
+
+    def rollout(self, task_ids: list[str]) -> dict[str, list[Any]]:
+        """Make one generation batch; `task_ids` holds each task's id once a rollout."""
+        unique = [self.tasks[task_id] for task_id in task_ids[:: self.num_generations]]
+        step = self.state.global_step
+        self.runner.engine.reset()  # the weights have changed since the last step
+        arms = collect(self.runner, unique, self.settings, derive_seed(self.args.seed, "step", step))
+        self.runner.engine.reset()
+        write_episodes(self.episodes_folder / f"step-{step:05d}.parquet", episodes_frame(arms.episodes))
+        for name, value in step_metrics(arms).items():
+            self._metrics["train"][name].append(value)
+        return {
+            "prompt_ids": [episode.token_ids[: episode.prompt_tokens] for episode in arms.episodes],
+            "completion_ids": [episode.token_ids[episode.prompt_tokens :] for episode in arms.episodes],
+            "logprobs": [episode.logprobs[episode.prompt_tokens :] for episode in arms.episodes],
+            "env_mask": [trained_mask(episode) for episode in arms.episodes],
+            "episode_return": [episode.value for episode in arms.episodes],
+            "token_advantages": token_advantages(arms, self.settings, self.runner.limits.max_tokens),
+        }
+
+    def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
+        return EpochOrder(super()._get_train_sampler(dataset), self.args.seed)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        advantages = torch.zeros(output["completion_ids"].shape)
+        for row, example in enumerate(inputs):
+            values = example["token_advantages"]
+            advantages[row, : len(values)] = values
+        output["advantages"] = advantages.to(output["completion_ids"].device)
+        group = len(inputs) // len({example["prompt"] for example in inputs})
+        output["task_row"] = torch.arange(len(inputs)) // group
+        return output
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """As TRL, then undo its shuffle over the generation batch: a micro-batch holds whole tasks, whose rollouts
+        share prefixes."""
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is before or self._buffered_inputs is None:
+            return inputs
+        buffered = self._buffered_inputs
+        order = torch.cat([batch["task_row"] for batch in buffered]).argsort(stable=True)
+        rows = len(order) // len(buffered)
+        merged = {
+            key: torch.cat([batch[key] for batch in buffered])[order]
+            if torch.is_tensor(value) and value.dim()
+            else value
+            for key, value in buffered[0].items()
+        }
+        self._buffered_inputs = [
+            {
+                key: value[i * rows : (i + 1) * rows] if torch.is_tensor(value) and value.dim() else value
+                for key, value in merged.items()
+            }
+            for i in range(len(buffered))
+        ]
+        return self._buffered_inputs[self._step % len(buffered)]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """As TRL; without a KL term, tokens whose advantage is zero are not scored, since nothing flows to them."""
+        trained = (inputs["tool_mask"] * inputs["completion_mask"]).bool()  # TRL pads tool_mask with 1
+        scored = self._scored = trained if self.beta else trained & (inputs["advantages"] != 0)
+        try:
+            loss = super()._compute_loss(model, inputs)
+        finally:
+            self._scored = None
+        # TRL's mean entropy counts the tokens that were not scored as zeros.
+        entropy = self._metrics["train"]["entropy"]
+        entropy[-1] = entropy[-1] * int(trained.sum()) / int(scored.sum()) if scored.any() else math.nan
+        return loss
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor, None]:
+        """Log-probabilities and entropies (B, `logits_to_keep`) through prefix trees; 0 where not scored."""
+        scored = self._scored if self._scored is not None else attention_mask[:, -logits_to_keep:].bool()
+        prompt_width = input_ids.shape[1] - logits_to_keep
+        starts = (attention_mask[:, :prompt_width] == 0).sum(1).tolist()
+        ends = (prompt_width + attention_mask[:, prompt_width:].sum(1)).tolist()
+        sequences = [ids[a:b] for ids, a, b in zip(input_ids.tolist(), starts, ends, strict=True)]
+        columns = [row.nonzero().squeeze(1) for row in scored]
+        wanted = [(column + prompt_width - start).tolist() for column, start in zip(columns, starts, strict=True)]
+        values, entropies = tree_log_probabilities(model, sequences, wanted)
+        rows = torch.cat([torch.full_like(column, i) for i, column in enumerate(columns)])
+        place = (rows, torch.cat(columns))
+        # A micro-batch in which nothing is scored still needs a loss to call backward on.
+        anchor = next(p for p in model.parameters() if p.requires_grad).sum() * 0
+        empty = anchor.expand(scored.shape)
+        return (
+            empty.index_put(place, torch.cat(values)),
+            empty.detach().index_put(place, torch.cat(entropies).detach()),
+            None,
+        )
+
+
+def episode_return(completions: list[Any], **columns: Any) -> list[float | None]:
+    """TRL reward function: the return that the environment gave."""
+    return columns["episode_return"]
+
+
+def _rollout(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
+    assert isinstance(trainer, TalentGRPOTrainer)
+    return trainer.rollout(prompts)

@@ -1,0 +1,106 @@
+"""Talent-aware supervised fine-tuning on TRL's SFTTrainer.
+
+The conversations come as token ids with masks, laid out by the code that makes rollouts, so training and rollouts
+agree token by token. The loss is on the tokens of assistant turns only: executions, and routing turns that are
+targets; never on questions, talent contexts or retrieved passages.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from trl import SFTConfig, SFTTrainer
+
+from talentrl.config import SftSection
+from talentrl.files import atomic_path
+from talentrl.learning.resuming import EpochOrder, train_or_resume
+from talentrl.policy.model import freeze_lower_layers, load_model, load_tokenizer
+
+_IGNORED = -100
+
+
+def training_rows(episodes: pl.DataFrame) -> list[dict[str, list[int]]]:
+    """`input_ids` and `labels` of each conversation; masked tokens have label −100."""
+    columns = episodes.select("token_ids", "routing_mask", "action_mask")
+    return [
+        {
+            "input_ids": ids,
+            "labels": [
+                token if routing or action else _IGNORED
+                for token, routing, action in zip(ids, routings, actions, strict=True)
+            ],
+        }
+        for ids, routings, actions in columns.iter_rows()
+    ]
+
+
+def train_sft(
+    base: Path,
+    episodes: pl.DataFrame,
+    settings: SftSection,
+    seed: int,
+    scratch: Path,
+    output: Path,
+    callbacks: list[Any] | None = None,
+) -> list[dict[str, float]]:
+    """Fine-tune the model in `base` on the conversations of `episodes`; write it to `output`.
+
+    Resumes from the newest checkpoint in `scratch` with optimiser and random state. The caller removes `scratch`.
+
+    Returns:
+        The trainer's log history, one dict a step.
+
+    Raises:
+        InputError: `base` is not a model folder.
+    """
+    from datasets import Dataset
+
+    model, tokenizer = load_model(base), load_tokenizer(base)
+    freeze_lower_layers(model, settings.frozen_layers)
+    rows = training_rows(episodes)
+    micro_batch = max(size for size in (1, 2, 3, 4) if settings.batch % size == 0)
+    trainer = _Trainer(
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(rows),
+        callbacks=callbacks,
+        args=SFTConfig(
+            output_dir=str(scratch),
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=micro_batch,
+            gradient_accumulation_steps=settings.batch // micro_batch,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warmup,
+            lr_scheduler_type="linear",
+            # Padding is wasted work on a CPU: batches of like length.
+            train_sampling_strategy="group_by_length",
+            max_length=max(len(row["input_ids"]) for row in rows),
+            seed=seed,
+            data_seed=seed,
+            save_steps=settings.save_steps,
+            save_total_limit=1,
+            logging_steps=1,
+            logging_nan_inf_filter=False,  # a loss that is no number is to be seen
+            report_to="none",
+            bf16=False,
+            gradient_checkpointing=False,
+            dataloader_pin_memory=False,
+        ),
+    )
+    train_or_resume(trainer, scratch)
+    with atomic_path(output) as temporary:
+        trainer.model.save_pretrained(temporary)  # safetensors only: nothing pickled
+        tokenizer.save_pretrained(temporary)
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+class _Trainer(SFTTrainer):
+    """SFTTrainer whose order of examples and count of tokens survive a kill."""
+
+    def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
+        return EpochOrder(super()._get_train_sampler(dataset), self.args.seed)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._total_train_tokens = int(self.state.log_history[-1]["num_tokens"])

@@ -1,0 +1,227 @@
+"""Drawing arms, and turning their rollouts into an advantage for every token."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learning_samples import TALENTS, ToyRunner, graded, toy_runner, toy_settings, toy_tasks
+
+from talentrl.learning.advantages import row_coefficients
+from talentrl.learning.arms import (
+    Arms,
+    arms_per_task,
+    collect,
+    step_metrics,
+    token_advantages,
+    trained_mask,
+)
+from talentrl.rollouts.episode import StopReason
+
+MAXIMUM = 700
+
+
+@pytest.fixture(scope="module")
+def runner(tiny_model: Path) -> ToyRunner:
+    return toy_runner(tiny_model, graded)
+
+
+def collected(runner: ToyRunner, tasks: int = 2, seed: int = 0, **settings: Any) -> tuple[Arms, Any]:
+    section = toy_settings(**settings)
+    return collect(runner, toy_tasks(tasks), section, seed), section
+
+
+def test_arms_of_a_task_are_distinct_talents_and_then_the_interventions(runner: ToyRunner) -> None:
+    arms, settings = collected(runner, arms=3, interventions=["null", "strategy_only", "skills_only"])
+    assert arms_per_task(settings, len(TALENTS)) == 6
+    for start in (0, 12):
+        task = arms.episodes[start : start + 12]
+        assert len({episode.task_id for episode in task}) == 1
+        assert [e.rollout for e in task] == [0, 1] * 6
+        assert [e.intervention for e in task[::2]] == ["routed"] * 3 + ["null", "strategy_only", "skills_only"]
+        talents = [e.talent for e in task[::2]]
+        assert len(set(talents[:3])) == 3
+        assert talents[3:] == [None, talents[0], talents[0]]
+    assert arms.routed_TA.tolist() == [[True] * 3 + [False] * 3] * 2
+    assert arms.null_TA.tolist() == [[False] * 3 + [True, False, False]] * 2
+
+
+def test_no_more_arms_than_talents_and_all_action_takes_every_talent(runner: ToyRunner) -> None:
+    assert arms_per_task(toy_settings(arms=9), 4) == 4
+    assert arms_per_task(toy_settings(arms=2, estimator="all_action", interventions=["null"]), 4) == 5
+    arms, _ = collected(runner, estimator="all_action", rollouts=1)
+    for start in (0, 4):
+        assert {episode.talent for episode in arms.episodes[start : start + 4]} == set(TALENTS)
+    torch.testing.assert_close(arms.probabilities_TA.sum(1), torch.ones(2))
+
+
+def test_groups_are_keyed_by_ids_even_when_two_tasks_read_the_same(runner: ToyRunner) -> None:
+    arms, _ = collected(runner)
+    one, other = arms.episodes[:4], arms.episodes[4:]
+    assert one[0].instruction == other[0].instruction
+    prompts = {tuple(e.token_ids[: e.prompt_tokens]) for e in arms.episodes}
+    assert len(prompts) == 1
+    assert {e.task_id for e in one} != {e.task_id for e in other}
+    assert len({e.episode_id for e in arms.episodes}) == 8
+    for episode, value in zip(arms.episodes, [1, 1, 1, 1, 0, 0, 0, 0], strict=True):
+        episode.value = float(value)
+    # One task always succeeds, the other never: nothing was learnt about either, under groups of their own.
+    assert all((values == 0).all() for values in token_advantages(arms, toy_settings(), MAXIMUM))
+
+
+def test_rollout_m_of_every_arm_has_the_same_seed(runner: ToyRunner) -> None:
+    arms, _ = collected(runner, interventions=["null"])
+    seeds = {(e.task_id, e.rollout, e.seed) for e in arms.episodes}
+    assert len(seeds) == 4 == len({seed for *_, seed in seeds})
+
+
+def test_collect_repeats_itself_and_depends_on_the_seed(runner: ToyRunner) -> None:
+    def ids(seed: int) -> list[list[int]]:
+        runner.engine.reset()
+        return [episode.token_ids for episode in collected(runner, seed=seed)[0].episodes]
+
+    assert ids(3) == ids(3)
+    assert ids(3) != ids(4)
+
+
+def test_distinct_arms_are_drawn_by_their_probability(runner: ToyRunner) -> None:
+    """The first arm is a draw from π, so its share of 400 draws is near the policy's probability."""
+    chances = {talent: turn.probability or 0.0 for talent, turn in runner.score_talents(toy_tasks(1))[0].items()}
+    total = sum(chances.values())
+    first: Counter[str | None] = Counter()
+    runner_run, runner.run = (
+        runner.run,
+        lambda requests, temperature, progress="": [  # type: ignore[method-assign]
+            runner.new_episode(request) for request in requests
+        ],
+    )
+    try:
+        for seed in range(400):
+            arms, _ = collected(runner, tasks=1, seed=seed, arms=2, rollouts=1)
+            first[arms.episodes[0].talent] += 1
+    finally:
+        runner.run = runner_run  # type: ignore[method-assign]
+    for talent, chance in chances.items():
+        p = chance / total
+        assert abs(first[talent] / 400 - p) < 4 * (p * (1 - p) / 400) ** 0.5 + 0.005, talent
+
+
+def test_routing_tokens_carry_loss_once_an_arm_and_never_when_they_were_set(runner: ToyRunner) -> None:
+    arms, _ = collected(runner, interventions=["null", "strategy_only"])
+    for episode in arms.episodes:
+        tag = f"<talent>{episode.talent or 'none'}</talent>"
+        mask = trained_mask(episode)
+        completion = episode.token_ids[episode.prompt_tokens :]
+        assert runner.chat.decode(completion[: len(tag)]) == tag
+        counted = episode.intervention == "routed" and episode.rollout == 0
+        assert mask[: len(tag)] == [int(counted)] * len(tag)
+        sampled = [int(action) for action in episode.action_mask[episode.prompt_tokens :]]
+        assert mask[len(tag) :] == sampled[len(tag) :]
+        assert 0 < sum(sampled) < len(sampled) - len(tag)  # context and observations are between
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
+@pytest.mark.parametrize("estimator", ["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"])
+def test_advantages_stand_on_trained_tokens_only(runner: ToyRunner, estimator: str, loss_type: str) -> None:
+    arms, settings = collected(
+        runner, estimator=estimator, loss_type=loss_type, interventions=["null"], scale_rewards="group"
+    )
+    advantages = token_advantages(arms, settings, MAXIMUM)
+    for episode, values in zip(arms.episodes, advantages, strict=True):
+        assert len(values) == len(episode.token_ids) - episode.prompt_tokens
+        assert (values[torch.tensor(trained_mask(episode)) == 0] == 0).all()
+    assert any((values != 0).any() for values in advantages)
+
+
+def test_literal_advantages_of_one_task(runner: ToyRunner) -> None:
+    """Two arms × two rollouts with returns (1, 0) and (0, 0): Δ = ±½; A_exec = ±½ in the first arm."""
+    arms, settings = collected(runner, tasks=1, routing_weight=3.0, loss_type="dr_grpo")
+    for episode, value in zip(arms.episodes, [1.0, 0.0, 0.0, 0.0], strict=True):
+        episode.value = value
+    route = 3.0 * 0.5 / 2 * (4 * MAXIMUM)  # β Δ, over two spans, over what TRL's loss will multiply with
+    expected = [(route, 0.5), (0.0, -0.5), (-route, 0.0), (0.0, 0.0)]
+    for episode, values, (routing, execution) in zip(
+        arms.episodes, token_advantages(arms, settings, MAXIMUM), expected, strict=True
+    ):
+        after = slice(episode.prompt_tokens, None)
+        spelled = [
+            routing if r else execution if a else 0.0
+            for r, a in zip(episode.routing_mask[after], episode.action_mask[after], strict=True)
+        ]
+        torch.testing.assert_close(values, torch.tensor(spelled))
+
+
+def test_shared_gives_all_tokens_of_a_rollout_the_task_baseline(runner: ToyRunner) -> None:
+    arms, settings = collected(runner, tasks=1, estimator="shared", routing_weight=0.0)
+    for episode, value in zip(arms.episodes, [1.0, 0.0, 0.0, 0.0], strict=True):
+        episode.value = value
+    for episode, values in zip(arms.episodes, token_advantages(arms, settings, MAXIMUM), strict=True):
+        action = torch.tensor(episode.action_mask[episode.prompt_tokens :])
+        assert (values[action] == (episode.value or 0.0) - 0.25).all()
+
+
+@pytest.mark.parametrize("failed", [[0], [0, 1], [0, 1, 2, 3], list(range(8))])
+def test_failed_rollouts_teach_nothing_and_break_nothing(runner: ToyRunner, failed: list[int]) -> None:
+    arms, settings = collected(runner, scale_rewards="group")
+    for row in failed:
+        arms.episodes[row].value = None
+    advantages = token_advantages(arms, settings, MAXIMUM)
+    for row, (episode, values) in enumerate(zip(arms.episodes, advantages, strict=True)):
+        assert values.isfinite().all()
+        if row in failed:
+            assert (values[torch.tensor(episode.action_mask[episode.prompt_tokens :])] == 0).all()
+    if len(failed) > 1:  # a whole arm is gone, and the other has nothing to be compared with
+        assert all((values == 0).all() for values in advantages[: len(failed)])
+    metrics = step_metrics(arms)
+    assert metrics["execution/failed"] == len(failed) / 8
+
+
+def test_step_metrics_hand_worked(runner: ToyRunner) -> None:
+    arms, _ = collected(runner)
+    returns = [1.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, None]
+    for episode, value in zip(arms.episodes, returns, strict=True):
+        episode.value = value
+    arms.probabilities_TA = torch.tensor([[0.2, 0.6], [0.5, 0.25]])
+    found = step_metrics(arms)
+    expected = {
+        "return": 2.5 / 7,
+        "routing/probability_of_drawn": (0.8 + 0.75) / 2,
+        "routing/regret": (0.5 - 0.5 * 0.25) / 2,
+        "routing/arm_spread": 0.25,
+        "routing/equal_arms": 0.5,
+        "execution/constant_arms": 0.5,
+        "execution/failed": 1 / 8,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_a_task_that_failed_altogether_counts_for_no_routing_metric(runner: ToyRunner) -> None:
+    arms, _ = collected(runner)
+    for episode, value in zip(arms.episodes, [1.0, 1.0, 0.0, 0.0] + [None] * 4, strict=True):
+        episode.value = value
+    found = step_metrics(arms)
+    share = float(arms.probabilities_TA[0, 1] / arms.probabilities_TA[0].sum())
+    assert found["routing/regret"] == pytest.approx(share)
+    assert found["routing/arm_spread"] == 1.0
+    assert found["routing/equal_arms"] == 0.0
+
+
+def test_an_environment_that_raises_is_a_failed_rollout(tiny_model: Path) -> None:
+    def broken(task: Any) -> Any:
+        raise RuntimeError("no such world")
+
+    arms, settings = collected(toy_runner(tiny_model, environment=broken))
+    assert {e.stop_reason for e in arms.episodes} == {StopReason.ERROR}
+    assert arms.returns_TAM.isnan().all()
+    assert all((values == 0).all() for values in token_advantages(arms, settings, MAXIMUM))
+
+
+def test_coefficients_count_the_tokens_that_carry_loss(runner: ToyRunner) -> None:
+    arms, settings = collected(runner, tasks=1, loss_type="grpo", routing_weight=1.0)
+    for episode, value in zip(arms.episodes, [1.0, 1.0, 0.0, 0.0], strict=True):
+        episode.value = value
+    counts = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
+    assert counts[0] > counts[1]  # the second copy of the routing span is not counted
+    first = token_advantages(arms, settings, MAXIMUM)[0]
+    assert float(first.max()) == pytest.approx(1.0 / 2 / float(row_coefficients("grpo", counts, MAXIMUM)[0]))

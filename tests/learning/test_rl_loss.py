@@ -1,0 +1,339 @@
+"""The gradient that TRL's trainer really takes, against the objective written out by hand."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from learning_samples import FirstGradient, Killed, ToyRunner, graded, toy_runner, toy_settings, toy_tasks
+from trl import GRPOTrainer
+
+from talentrl.config import RlSection
+from talentrl.errors import InputError
+from talentrl.learning.rl import TalentGRPOTrainer, train_rl
+from talentrl.policy.model import load_model
+from talentrl.policy.parser import Action
+from talentrl.rollouts.episode import Episode
+
+LOSS_TYPES = ["grpo", "dapo", "dr_grpo"]
+MAXIMUM = 700
+
+Gradient = dict[str, torch.Tensor]
+
+
+def first_step(
+    folder: Path, scratch: Path, settings: RlSection, judge: Callable[[Episode], float | None] = graded
+) -> tuple[Gradient, pl.DataFrame]:
+    """The gradient of a whole first optimiser step of `train_rl`, and the episodes it was taken on."""
+    keep = FirstGradient()
+    runner = toy_runner(folder, judge)
+    _, episodes = train_rl(runner, toy_tasks(3), settings, 5, scratch, scratch.parent / "out", [keep])
+    return keep.gradient, episodes
+
+
+def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) -> Gradient:
+    """−∇(J_exec + β_route · J_route), each term in plain Python, each rollout in a forward pass of its own."""
+    rows = list(episodes.iter_rows(named=True))
+    for row in rows:
+        first = row["rollout"] == 0
+        row["trained"] = [
+            action or (routing and first)
+            for routing, action in zip(row["routing_mask"], row["action_mask"], strict=True)
+        ]
+    total = sum(sum(row["trained"]) for row in rows)
+    arm_mean = {
+        key: math.fsum(r["return"] for r in rows if (r["task_id"], r["arm_id"]) == key) / settings.rollouts
+        for key in {(r["task_id"], r["arm_id"]) for r in rows}
+    }
+    routed = {(r["task_id"], r["arm_id"]) for r in rows if r["intervention"] == "routed"}
+    model = load_model(folder)
+    for row in rows:
+        key = (row["task_id"], row["arm_id"])
+        ids = torch.tensor([row["token_ids"]])
+        logits = model(ids[:, :-1]).logits.log_softmax(-1)
+        logprobs = torch.cat([torch.zeros(1), logits[0].gather(1, ids[0, 1:, None]).squeeze(1)])
+        share = {
+            "grpo": 1 / (len(rows) * max(1, sum(row["trained"]))),
+            "dapo": 1 / total,
+            "dr_grpo": 1 / (len(rows) * MAXIMUM),
+        }[settings.loss_type]
+        advantage = row["return"] - arm_mean[key]
+        loss = -share * advantage * (logprobs * torch.tensor(row["action_mask"])).sum()
+        if key in routed and row["rollout"] == 0:
+            others = [arm_mean[other] for other in routed if other[0] == key[0] and other != key]
+            contrast = arm_mean[key] - sum(others) / len(others)
+            span = (logprobs * torch.tensor(row["routing_mask"])).sum()
+            loss = loss - settings.routing_weight / len(routed) * contrast * span
+        loss.backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_close(found: Gradient, expected: Gradient, tolerance: float = 1e-4) -> None:
+    assert found.keys() == expected.keys()
+    norm = math.sqrt(sum(float(g.square().sum()) for g in expected.values()))
+    assert norm > 0
+    for name in found:
+        torch.testing.assert_close(found[name], expected[name], atol=tolerance * norm, rtol=0)
+
+
+@pytest.mark.parametrize("interventions", [[], ["null", "skills_only"]])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_a_step_over_two_tasks_is_the_hand_written_objective(
+    tiny_model: Path, tmp_path: Path, loss_type: str, interventions: list[str]
+) -> None:
+    settings = toy_settings(loss_type=loss_type, routing_weight=0.7, interventions=interventions)
+    found, episodes = first_step(tiny_model, tmp_path / "scratch", settings)
+    assert episodes["task_id"].n_unique() == 2
+    assert episodes["return"].n_unique() > 3
+    assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
+
+
+def test_the_routing_term_is_the_same_under_every_loss_type(tiny_model: Path, tmp_path: Path) -> None:
+    """One rollout an arm leaves no execution advantage, so what remains is β · J_route with its own normaliser."""
+    found = [
+        first_step(tiny_model, tmp_path / kind, toy_settings(loss_type=kind, rollouts=1, routing_weight=2.0))[0]
+        for kind in LOSS_TYPES
+    ]
+    assert_close(found[1], found[0], 1e-5)
+    assert_close(found[2], found[0], 1e-5)
+
+
+def test_routing_weight_zero_leaves_the_execution_term(tiny_model: Path, tmp_path: Path) -> None:
+    settings = toy_settings(routing_weight=0.0)
+    found, episodes = first_step(tiny_model, tmp_path / "scratch", settings)
+    assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
+
+
+def test_equal_returns_take_no_step(tiny_model: Path, tmp_path: Path) -> None:
+    settings = toy_settings(scale_rewards="group", steps=2)
+    found, _ = first_step(tiny_model, tmp_path / "scratch", settings, judge=lambda episode: 0.3)
+    assert all((gradient == 0).all() for gradient in found.values())
+
+
+def test_a_step_in_which_every_rollout_failed_is_survived(tiny_model: Path, tmp_path: Path) -> None:
+    found, episodes = first_step(tiny_model, tmp_path / "scratch", toy_settings(), judge=lambda episode: None)
+    assert episodes["return"].null_count() == len(episodes)
+    assert all((gradient == 0).all() for gradient in found.values())
+
+
+def test_failed_rollouts_do_not_train(tiny_model: Path, tmp_path: Path) -> None:
+    def environment(task: Any) -> Any:
+        if task.task_id == "task-":
+            raise RuntimeError("no such world")
+        return Mute()
+
+    runner = toy_runner(tiny_model, graded, environment=environment)
+    history, episodes = train_rl(runner, toy_tasks(2), toy_settings(steps=2), 5, tmp_path / "scratch", tmp_path / "out")
+    assert [entry["execution/failed"] for entry in history] == [0.5, 0.5]
+    assert episodes.filter(pl.col("return").is_null())["task_id"].unique().to_list() == ["task-"]
+
+
+class Mute:
+    """An environment that says nothing."""
+
+    def step(self, action: Action | None) -> Any:
+        from talentrl.environments.environment import Step
+
+        return Step("")
+
+    def outcome(self) -> Any:
+        from talentrl.environments.environment import Outcome
+
+        return Outcome(0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tasks": 3}, r"rl\.tasks: found 3 a step, but there are 2 tasks"),
+        ({"estimator": "contrast_null"}, r"rl\.interventions: found \[\], but estimator contrast_null"),
+        ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found one rollout a task"),
+    ],
+)
+def test_settings_that_would_train_nothing_are_one_clear_line(
+    tiny_model: Path, tmp_path: Path, values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        train_rl(toy_runner(tiny_model), toy_tasks(2), toy_settings(**values), 0, tmp_path / "s", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+def test_each_step_samples_from_the_current_weights(tiny_model: Path, tmp_path: Path) -> None:
+    """No key or value of an earlier step's weights is used again."""
+    for steps in (1, 2):
+        folder = tmp_path / str(steps)
+        settings = toy_settings(steps=steps, learning_rate=0.02)
+        _, episodes = train_rl(toy_runner(tiny_model, graded), toy_tasks(2), settings, 5, folder, folder / "out")
+    model = load_model(tmp_path / "1" / "out")
+    for row in episodes.filter(pl.col("step") == 1).iter_rows(named=True):
+        ids = torch.tensor([row["token_ids"]])
+        with torch.no_grad():
+            logprobs = model(ids[:, :-1]).logits.log_softmax(-1)[0].gather(1, ids[0, 1:, None]).squeeze(1)
+        sampled = torch.tensor(row["routing_mask"]) | torch.tensor(row["action_mask"])
+        recorded = torch.tensor(row["logprobs"])
+        torch.testing.assert_close(recorded[sampled], logprobs[sampled[1:]], atol=1e-4, rtol=0)
+
+
+# The trainer's own parts, on a generation batch of two tasks.
+
+
+@pytest.fixture
+def trainer(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Makes the trainer that `train_rl` would train, stopped before its first step."""
+
+    def make(runner: ToyRunner | None = None, **settings: Any) -> TalentGRPOTrainer:
+        caught: list[TalentGRPOTrainer] = []
+
+        def stop(self: TalentGRPOTrainer, **_: Any) -> None:
+            caught.append(self)
+            raise Killed
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(TalentGRPOTrainer, "train", stop)
+            train_rl(
+                runner or toy_runner(tiny_model, graded),
+                toy_tasks(3),
+                toy_settings(**settings),
+                5,
+                tmp_path / "scratch",
+                tmp_path / "out",
+            )
+        made = caught[0]
+        made.model.train()
+        made.current_gradient_accumulation_steps = made.settings.tasks
+        return made
+
+    return make
+
+
+def micro_batches(trainer: TalentGRPOTrainer) -> list[dict[str, Any]]:
+    """What the trainer computes its losses on in one optimiser step."""
+    generation_batch = next(iter(trainer.get_train_dataloader()))
+    found = []
+    for _ in range(trainer.settings.tasks):
+        found.append(trainer._prepare_inputs(generation_batch))
+        trainer._step += 1
+    return found
+
+
+def loss_gradient(trainer: TalentGRPOTrainer, batches: list[dict[str, Any]]) -> tuple[float, Gradient]:
+    trainer.model.zero_grad()
+    loss = sum(trainer._compute_loss(trainer.model, dict(batch)) for batch in batches)
+    loss.backward()  # type: ignore[union-attr]
+    return float(loss.detach()), {n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("tasks", [2, 3])
+def test_a_micro_batch_holds_one_whole_task(trainer: Callable[..., Any], tasks: int) -> None:
+    made = trainer(tasks=tasks, interventions=["null"])
+    batches = micro_batches(made)
+    made_ids = set()
+    for batch in batches:
+        assert len(batch["completion_ids"]) == 6
+        rows = batch["task_row"]
+        assert (rows == rows[0]).all()
+        made_ids.add(int(rows[0]))
+    assert made_ids == set(range(tasks))
+    trained = sum(int((batch["tool_mask"] * batch["completion_mask"]).sum()) for batch in batches)
+    assert all(int(batch["num_items_in_batch"]) == trained for batch in batches)
+
+
+def test_rows_keep_their_own_advantages_through_the_trainers_shuffle(trainer: Callable[..., Any]) -> None:
+    """Each row's advantages stand on its own sampled tokens."""
+    made = trainer()
+    for batch in micro_batches(made):
+        trained = (batch["tool_mask"] * batch["completion_mask"]).bool()
+        assert (batch["advantages"][~trained] == 0).all()
+        for row in range(len(trained)):
+            values = batch["advantages"][row][trained[row]]
+            assert len(values.unique()) <= 2  # one for the routing span, one for the executions
+
+
+@pytest.mark.parametrize(("kl", "plain"), [(0.0, False), (0.1, False), (0.1, True)])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_masked_tokens_get_exactly_no_gradient(
+    trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float, plain: bool
+) -> None:
+    """Context, observations, forced tags, second copies of a routing span and padding: whatever advantage stood on
+    them, in both ways of computing the loss, the gradient is the same bit for bit."""
+    made = trainer(loss_type=loss_type, kl=kl, interventions=["null", "strategy_only"])
+    batches = micro_batches(made)
+    if plain:
+        monkeypatch.setattr(
+            TalentGRPOTrainer,
+            "_get_per_token_logps_and_entropies",
+            GRPOTrainer._get_per_token_logps_and_entropies,
+        )
+    before = loss_gradient(made, batches)
+    for batch in batches:
+        masked = (batch["tool_mask"] * batch["completion_mask"]) == 0
+        assert masked.any()
+        batch["advantages"] = batch["advantages"].masked_fill(masked, 1e6)
+    after = loss_gradient(made, batches)
+    assert after[0] == before[0]
+    assert all(torch.equal(after[1][name], before[1][name]) for name in before[1])
+    assert any((gradient != 0).any() for gradient in before[1].values())
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_loss_through_prefix_trees_equals_plain_forward_passes(
+    trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float
+) -> None:
+    made = trainer(loss_type=loss_type, kl=kl, interventions=["null"])
+    batches = micro_batches(made)
+    with torch.no_grad():  # away from the reference, so that the KL term has a gradient
+        for parameter in made.model.parameters():
+            parameter.mul_(1.05)
+    loss, gradient = loss_gradient(made, batches)
+    entropy = made._metrics["train"]["entropy"][-1]
+    monkeypatch.setattr(
+        TalentGRPOTrainer,
+        "_get_per_token_logps_and_entropies",
+        GRPOTrainer._get_per_token_logps_and_entropies,
+    )
+    plain_loss, plain_gradient = loss_gradient(made, batches)
+    assert loss == pytest.approx(plain_loss, abs=1e-5)
+    assert_close(gradient, plain_gradient)
+    if kl:  # all trained tokens are scored
+        assert entropy == pytest.approx(made._metrics["train"]["entropy"][-1], rel=1e-3)
+
+
+def test_entropy_is_the_mean_over_scored_tokens(trainer: Callable[..., Any]) -> None:
+    """A random model is nearly uniform over its 258 tokens, also where few tokens have an advantage."""
+    made = trainer()
+    batches = micro_batches(made)
+    for batch in batches:
+        some = torch.zeros_like(batch["advantages"])
+        trained = (batch["tool_mask"] * batch["completion_mask"]).bool()
+        some[0, trained[0].nonzero()[0]] = 1.0
+        batch["advantages"] = some
+    loss_gradient(made, batches)
+    assert all(5.0 < value < math.log(258) + 0.01 for value in made._metrics["train"]["entropy"])
+    batches[0]["advantages"] = torch.zeros_like(batches[0]["advantages"])
+    loss_gradient(made, batches[:1])
+    assert math.isnan(made._metrics["train"]["entropy"][-1])  # TRL leaves it out of the step's mean
+
+
+def test_tools_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    with pytest.raises(ValueError, match="tools"):
+        TalentGRPOTrainer(
+            runner=toy_runner(tiny_model),
+            tasks={},
+            settings=toy_settings(),
+            episodes_folder=tmp_path,
+            tools=[search],
+        )
+
+
+def test_frozen_layers_get_no_gradient(tiny_model: Path, tmp_path: Path) -> None:
+    found, _ = first_step(tiny_model, tmp_path / "scratch", toy_settings(frozen_layers=1))
+    assert found
+    assert all(name.startswith(("model.layers.1", "model.norm")) for name in found)
