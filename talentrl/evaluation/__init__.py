@@ -1,0 +1,1 @@
+"""Evaluation of systems on held-out tasks, paired statistics, and the report."""
