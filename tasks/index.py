@@ -1,0 +1,20 @@
+"""Stage `index`: index skills and passages."""
+
+from talentrl import layout
+from talentrl.bank.bank import SkillBank
+from talentrl.config import Params
+from talentrl.retrieval.encoder import load_encoder
+from talentrl.rollouts.assembly import build_indices
+from talentrl.tracking import Run
+from tasks.stage import run_stage
+
+
+def run(params: Params, run: Run) -> None:
+    """Encode and index the compiled bank and the task set's passages."""
+    bank = SkillBank.read_json(layout.BANK)
+    build_indices(bank, layout.TASKS, load_encoder(params.retrieval.encoder))
+    run.tag("skillbank.digest", bank.digest)
+
+
+if __name__ == "__main__":
+    run_stage("index", run, {"bank": layout.BANK, "tasks": layout.TASKS})

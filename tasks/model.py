@@ -1,0 +1,16 @@
+"""Stage `model`: bring the pretrained language model to a folder."""
+
+from talentrl import layout
+from talentrl.config import Params
+from talentrl.policy.model import fetch_model
+from talentrl.tracking import Run
+from tasks.stage import run_stage
+
+
+def run(params: Params, _: Run) -> None:
+    """Write the model named by `model.source` in safetensors."""
+    fetch_model(params.model.source, layout.MODEL)
+
+
+if __name__ == "__main__":
+    run_stage("model", run, {})

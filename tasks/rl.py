@@ -1,0 +1,43 @@
+"""Stage `rl SEED`: the reinforcement stage."""
+
+import shutil
+import sys
+
+from talentrl import layout
+from talentrl.benchmarks.taskset import TaskSet
+from talentrl.config import Params
+from talentrl.learning.callbacks import StepMetrics
+from talentrl.learning.history import write_history
+from talentrl.learning.resuming import scratch_folder
+from talentrl.learning.rl import train_rl
+from talentrl.provenance import content_digest
+from talentrl.rollouts.assembly import open_runner
+from talentrl.rollouts.episode import write_episodes
+from talentrl.tracking import Run
+from tasks.stage import run_stage
+
+
+def run(params: Params, run: Run) -> None:
+    """Train the SFT checkpoint of the command line's seed; a killed run resumes from its checkpoint."""
+    seed = int(sys.argv[1])
+    checkpoint = layout.SFT / str(seed)
+    scratch = scratch_folder(
+        layout.SCRATCH,
+        f"rl-{seed}",
+        params.model_dump_json(include={"model", "retrieval", "rollout", "rl", "demos"}),
+        content_digest(checkpoint),
+        content_digest(layout.BANK),
+        content_digest(layout.TASKS),
+    )
+    runner = open_runner(params, checkpoint)
+    run.tag("skillbank.digest", runner.bank.digest)
+    # Tasks without a demonstration: what the supervised stage has not seen.
+    tasks = TaskSet.read(layout.TASKS).split("train")[params.demos.tasks :]
+    history, episodes = train_rl(runner, tasks, params.rl, seed, scratch, layout.RL / str(seed), [StepMetrics(run.log)])
+    write_history(layout.METRICS / "history" / f"rl-{seed}.json", history)
+    write_episodes(layout.RL_EPISODES / f"{seed}.parquet", episodes)
+    shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    run_stage("rl", run, {"tasks": layout.TASKS, "sft": layout.SFT})

@@ -1,0 +1,35 @@
+"""How every stage starts and ends: params, tracking, and an exit code that says whose fault it was."""
+
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+
+from talentrl.config import Params, load_params
+from talentrl.errors import InputError
+from talentrl.tracking import Run, track
+
+
+def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mapping[str, Path]) -> None:
+    """Run `function` as the stage `name` under a tracking run; the body of every `python -m tasks.NAME`.
+
+    Bad input prints one line and exits with code 2. Any other exception is a fault of ours: its traceback
+    shows, exit code 1. `inputs` (name → file or folder) must exist; they are recorded with their digests.
+    """
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        params = load_params()
+        for label, path in inputs.items():
+            if not path.exists():
+                raise InputError(f"{label} {path} does not exist: `dvc repro {name}` makes what the stage needs")
+        with track(name, params.model_dump(), inputs) as run:
+            function(params, run)
+    except InputError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _exit(signum: int, frame: FrameType | None) -> None:
+    # As an exception, so that files are left whole and the tracking run ends FAILED.
+    raise SystemExit(128 + signum)
