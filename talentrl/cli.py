@@ -1,0 +1,246 @@
+"""The `talentrl` command, run in a project's root: look at its bank, its routing and its agent.
+
+Results go to stdout; progress, warnings and errors go to stderr. Bad input ends a command with one line a problem
+and exit code 2. What is slow to import is imported inside the command that needs it.
+"""
+
+import difflib
+import json
+from collections.abc import Collection
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from talentrl import __version__, layout
+from talentrl.errors import InputError
+from talentrl.offline import set_environment
+
+if TYPE_CHECKING:
+    from talentrl.rollouts.runner import RolloutRunner
+
+
+class _Commands(TyperGroup):
+    """Commands that report an InputError as a user's error."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Choose a talent, retrieve the skills that fit it, act: inspect and run what `make repro` trained.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bank_app = typer.Typer(help="Check and show a skill bank.", no_args_is_help=True)
+app.add_typer(bank_app, name="bank")
+
+
+def _checked_question(question: str) -> str:
+    text = question.strip()
+    # An argument that is not in the terminal's encoding reaches Python with surrogates in it.
+    if not text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(f"QUESTION: found {question!r}, expected a question in valid text")
+    return text
+
+
+Question = Annotated[
+    str, typer.Argument(metavar="QUESTION", help="The question, in quotes.", callback=_checked_question)
+]
+TalentOption = Annotated[
+    str | None, typer.Option("--talent", metavar="ID", help="Use this talent, whatever the policy chooses.")
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", metavar="FOLDER", exists=True, file_okay=False, help="Model folder; else the newest."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def main() -> None:
+    """Entry point of the `talentrl` command."""
+    app(prog_name="talentrl")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"talentrl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    set_environment()
+
+
+@bank_app.command("lint")
+def bank_lint(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="Bank folder; else bank.path of params.yaml.")
+    ] = None,
+) -> None:
+    """Check a skill bank as a whole: every problem with its file and line."""
+    from talentrl.bank.bank import SkillBank
+    from talentrl.bank.frontmatter import BankError
+
+    folder = folder or _bank_folder()
+    try:
+        bank = SkillBank.load(folder)
+    except BankError as error:
+        typer.echo("\n".join(error.problems), err=True)
+        raise typer.Exit(2) from None
+    counts = f"{len(bank.talents)} talents, {len(bank.skills)} skills, {len(bank.warnings)} warnings"
+    typer.echo(f"{folder}: {counts}, digest {bank.digest}")
+    for warning in bank.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+@bank_app.command("show")
+def bank_show(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[FOLDER|TALENT|SKILL]", help="Bank folder, or an id of the project's bank."),
+    ] = None,
+) -> None:
+    """Show a bank's talents with their associations and its skills, or one talent or skill in full."""
+    from talentrl import display
+    from talentrl.bank.bank import SkillBank
+
+    console = _console()
+    is_folder = name is not None and (Path(name).is_dir() or "/" in name)
+    folder = Path(name) if name and is_folder else _bank_folder()
+    bank = SkillBank.load(folder)
+    if name is None or is_folder:
+        display.show_bank(console, bank)
+        return
+    if name not in bank.talents and name not in bank.skills:
+        raise _unknown("talent or skill", name, [*bank.talents, *bank.skills], folder)
+    if name in bank.talents:
+        display.show_talent(console, bank, name)
+    if name in bank.skills:
+        display.show_skill(console, bank, name)
+
+
+@app.command()
+def route(
+    question: Question,
+    talent: TalentOption = None,
+    checkpoint: CheckpointOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show each talent's probability for a question, and the skills retrieved under the likeliest one."""
+    console = _console(stderr=as_json)
+    checkpoint = checkpoint or layout.newest_checkpoint()
+    runner = _open_runner(checkpoint, talent, console)
+    from talentrl import agent, display
+
+    task = agent.question_task(question)
+    with console.status("Scoring the talents"):
+        scores = runner.score_talents([task])[0]
+        probabilities = {id: routing.probability or 0.0 for id, routing in scores.items()}
+        ranked = dict(sorted(probabilities.items(), key=lambda item: -item[1]))
+        chosen = talent or next(iter(ranked))
+        hits = runner.retriever.retrieve(task.instruction, chosen, runner.limits.skills)
+    if as_json:
+        talents = [{"id": id, "probability": probability} for id, probability in ranked.items()]
+        record = {"question": task.instruction, "checkpoint": str(checkpoint), "talents": talents}
+        _print_json({**record, "talent": chosen, "skills": [asdict(hit) for hit in hits]})
+        return
+    display.show_probabilities(console, runner.bank, ranked, str(checkpoint))
+    display.show_hits(console, runner.bank, hits, chosen, runner.retriever.prior_weight)
+
+
+@app.command()
+def ask(
+    question: Question,
+    talent: TalentOption = None,
+    checkpoint: CheckpointOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the agent answer a question, and show its steps as they end."""
+    console = _console(stderr=as_json)
+    checkpoint = checkpoint or layout.newest_checkpoint()
+    runner = _open_runner(checkpoint, talent, console)
+    from talentrl import agent, display
+
+    def tell(label: str, text: str) -> None:
+        if not as_json:
+            display.show_turn(console, label, text)
+
+    task = agent.question_task(question)
+    with console.status("Working"):
+        episode = agent.ask_agent(runner, task, talent, lambda turn: tell(turn.role, turn.text))
+    if as_json:
+        _print_json(agent.episode_record(episode))
+    else:
+        none = f"(none: {episode.error or episode.stop_reason})"
+        tell("answer", agent.given_answer(episode) or none)
+        tell("", f"{checkpoint}, {episode.seconds:.1f} s")
+    if episode.error:
+        raise typer.Exit(1)
+
+
+@app.command()
+def profile(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a file in profiles/, without .yaml.")],
+) -> None:
+    """Write the values of profiles/NAME.yaml into params.yaml, and list the keys that changed."""
+    from talentrl.config import apply_profile
+
+    folder = Path("profiles")
+    known = sorted(file.stem for file in folder.glob("*.yaml"))
+    if name not in known:
+        raise _unknown("profile", name, known, folder)
+    changed = apply_profile(folder / f"{name}.yaml")
+    typer.echo("\n".join(changed) or f"params.yaml holds the values of {name} already")
+
+
+def _console(stderr: bool = False) -> Console:
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def _print_json(values: dict[str, Any]) -> None:
+    typer.echo(json.dumps(values, ensure_ascii=False, indent=1))
+
+
+def _bank_folder() -> Path:
+    from talentrl.config import load_params
+
+    return Path(load_params().bank.path)
+
+
+def _unknown(kind: str, name: str, known: Collection[str], origin: Path) -> InputError:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
+    return InputError(f"no {kind} {name!r} in {origin}; nearest: {', '.join(near) or 'there is none'}")
+
+
+def _open_runner(checkpoint: Path, talent: str | None, console: Console) -> "RolloutRunner":
+    """The project's runner over `checkpoint`, once it is known that the bank has `talent` (if one is named)."""
+    from talentrl.bank.bank import SkillBank
+    from talentrl.config import load_params
+
+    params = load_params()
+    bank = SkillBank.read_json(layout.BANK)
+    if talent is not None and talent not in bank.talents:
+        raise _unknown("talent", talent, bank.talents, layout.BANK)
+    with console.status(f"Loading {checkpoint}"):
+        from transformers.utils import logging
+
+        from talentrl.rollouts.assembly import open_runner
+
+        logging.disable_progress_bar()
+        return open_runner(params, checkpoint)

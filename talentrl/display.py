@@ -1,0 +1,88 @@
+"""What the command line shows in a terminal: a bank, a routing decision, the turns of a rollout.
+
+Texts come from files and models, so they are never read as markup.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from talentrl.bank.bank import SkillBank
+from talentrl.bank.skill import render_skill
+from talentrl.bank.talent import Talent, render_talent
+from talentrl.retrieval.index import Hit
+
+
+def show_bank(console: Console, bank: SkillBank) -> None:
+    """A table of talents with their associations, then a table of skills with the talents that name them."""
+    talents = _table("Talents", "talent", "description", "skills (weight)")
+    for talent in bank.talents.values():
+        associations = [f"{skill} ({talent.skills[skill]:g})" for skill in _by_weight(talent)]
+        talents.add_row(talent.id, talent.description, ", ".join(associations))
+    skills = _table("Skills", "skill", "description", "talents")
+    for skill in bank.skills.values():
+        naming = [talent.id for talent in bank.talents.values() if skill.id in talent.skills]
+        skills.add_row(skill.id, skill.description, ", ".join(naming))
+    console.print(talents, skills, sep="\n")
+
+
+def show_talent(console: Console, bank: SkillBank, id: str) -> None:
+    """A talent as its TALENT.md, and what its skills are."""
+    talent = bank.talents[id]
+    console.print(render_talent(talent), soft_wrap=True)
+    skills = _table(f"Skills of {id}", "skill", "weight", "description")
+    for skill in _by_weight(talent):
+        skills.add_row(skill, f"{talent.skills[skill]:g}", bank.skills[skill].description)
+    console.print(skills)
+
+
+def show_skill(console: Console, bank: SkillBank, id: str) -> None:
+    """A skill as its SKILL.md, and the talents that name it."""
+    console.print(render_skill(bank.skills[id]), soft_wrap=True)
+    talents = _table(f"Talents of {id}", "talent", "weight", "description")
+    for talent in bank.talents.values():
+        if id in talent.skills:
+            talents.add_row(talent.id, f"{talent.skills[id]:g}", talent.description)
+    console.print(talents)
+
+
+def show_probabilities(console: Console, bank: SkillBank, probabilities: Mapping[str, float], policy: str) -> None:
+    """Talents in the order of `probabilities`; the last row is the probability of any other routing turn."""
+    table = _table(f"Talents under {policy}", "talent", "probability", "description")
+    for id, probability in probabilities.items():
+        table.add_row(id, f"{probability:.3g}", bank.talents[id].description)
+    table.add_section()
+    table.add_row("", f"{max(0.0, 1 - sum(probabilities.values())):.3g}", "any other routing turn")
+    console.print(table)
+
+
+def show_hits(console: Console, bank: SkillBank, hits: Sequence[Hit], talent: str, prior_weight: float) -> None:
+    """Retrieved skills with the parts of their scores."""
+    table = _table(f"Skills under {talent}", "skill", "score", "bm25", "dense", "prior", "description")
+    table.caption = f"score = fused bm25 and dense, in standard deviations, + {prior_weight:g} · prior"
+    for hit in hits:
+        parts = [f"{value:.3f}" for value in (hit.score, hit.bm25, hit.dense, hit.prior)]
+        table.add_row(hit.id, *parts, bank.skills[hit.id].description)
+    console.print(table)
+
+
+def show_turn(console: Console, label: str, text: str) -> None:
+    """A labelled paragraph of a rollout."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=11, style="bold")
+    grid.add_column(overflow="fold")
+    grid.add_row(label, text)
+    console.print(grid)
+
+
+def _table(title: str, *columns: str) -> Table:
+    """An empty table whose first column, an id, is never wrapped."""
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, no_wrap=number == 0, overflow="fold")
+    return table
+
+
+def _by_weight(talent: Talent) -> list[str]:
+    return sorted(talent.skills, key=lambda skill: (-talent.skills[skill], skill))
