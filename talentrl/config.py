@@ -91,10 +91,10 @@ class RolloutSection(Section):
 class DemosSection(Section):
     """Demonstrations by the scripted teacher."""
 
-    tasks: PositiveInt = 100
+    tasks: PositiveInt = 140
     """Train tasks the teacher plays; every talent is played on each, which measures the arms."""
-    arms: PositiveInt = 2
-    """Conversations kept a task: the best arm first, then arms drawn from the rest."""
+    forced_share: Fraction = 0.25
+    """Share of the tasks that also give a conversation under another talent than the best, to teach following."""
     null_share: Fraction = 0.1
     """Share of the conversations told without a talent, so that the null arm is in distribution."""
 
@@ -137,14 +137,14 @@ class RlSection(Section):
     """Weight of the KL penalty to the SFT checkpoint."""
     epsilon: PositiveFloat = 0.2
     """Clip range of the probability ratio."""
-    save_steps: PositiveInt = 3
+    save_steps: PositiveInt = 4
 
 
 class EvaluateSection(Section):
     """Evaluation on held-out tasks, greedy."""
 
     split: Literal["dev", "test"] = "test"
-    tasks: PositiveInt = 48
+    tasks: PositiveInt = 40
     systems: list[System] = ["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 

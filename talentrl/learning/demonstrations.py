@@ -1,9 +1,9 @@
 """Demonstrations by a scripted teacher, and the arms they measure.
 
 The teacher plays every talent's strategy on every task, also where it fails. The talent whose demonstration did
-best is the routing target; the other arms kept for training teach the executor to follow the strategy it is
-given, and their routing turn is masked. Without them strategy and question would coincide in training, and the
-executor could ignore the strategy.
+best is the routing target. Some other arms are kept too: they teach the executor to follow the strategy it is
+given, without which strategy and question would coincide in training and the executor could ignore the strategy.
+Their routing turn is masked, and so is their answer where it is wrong.
 """
 
 import random
@@ -36,15 +36,15 @@ def choose_conversations(
     teacher: Teacher,
     tasks: Sequence[Task],
     measured: Sequence[Sequence[Episode]],
-    arms: int,
+    forced_share: float,
     null_share: float,
     seed: int,
 ) -> list[Episode]:
     """The conversations to train on, with shuffled menus.
 
-    For each task first its best arm, whose routing turn is a target (intervention `routed`), then `arms` − 1 arms
-    drawn from the rest (`forced`). A share of the best arms is told without a talent instead (`null`): the
-    teacher's words after flat retrieval. Tasks on which every arm fails give no target.
+    Each task gives its best arm, whose routing turn is a target (intervention `routed`), or, for a share of the
+    tasks, the same demonstration told without a talent (`null`), after flat retrieval. A share of the tasks also
+    gives one arm drawn from the rest (`forced`). Tasks on which every arm fails give nothing.
     """
     conversations = []
     for task, episodes in zip(tasks, measured, strict=True):
@@ -52,12 +52,14 @@ def choose_conversations(
         best = _best(episodes, draw)
         if best is None or best.talent is None:
             continue
-        rest = [episode.talent for episode in episodes if episode is not best]
-        others = draw.sample(rest, min(arms - 1, len(rest)))
-        told = "null" if draw.random() < null_share else "routed"
-        for intervention, talent in [(told, best.talent), *(("forced", other) for other in others)]:
+        arms = [("null" if draw.random() < null_share else "routed", best.talent)]
+        if draw.random() < forced_share:
+            rest = [episode.talent for episode in episodes if episode is not best and episode.talent]
+            arms += [("forced", draw.choice(rest))] if rest else []
+        for intervention, talent in arms:
             menu = draw.sample(sorted(runner.bank.talents), len(runner.bank.talents))
-            conversations.append(_demonstrate(runner, teacher, task, intervention, talent or "", seed, tuple(menu)))
+            episode = _demonstrate(runner, teacher, task, intervention, talent, seed, tuple(menu))
+            conversations.append(episode if episode.value else _without_answer(episode))
     return conversations
 
 
@@ -98,6 +100,18 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
         "null_conversations": sum(episode.intervention == "null" for episode in conversations),
         "distinct_skill_contexts": len({tuple(s.id for s in episode.skills) for episode in conversations}),
     }
+
+
+def _without_answer(episode: Episode) -> Episode:
+    """A failed demonstration teaches how its strategy searches, not its wrong answer: the last turn is masked."""
+    mask = list(episode.action_mask)
+    place = len(mask) - 1
+    while place >= 0 and not mask[place]:
+        place -= 1
+    while place >= 0 and mask[place]:
+        mask[place] = False
+        place -= 1
+    return replace(episode, action_mask=mask)
 
 
 def _best(episodes: Sequence[Episode], draw: random.Random) -> Episode | None:
