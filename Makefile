@@ -21,8 +21,9 @@ lint: $(VENV)/.installed
 	ruff format --check .
 	mypy
 
-bench: $(VENV)/.installed
-	python -m benchmarks.rollouts
+bench: $(VENV)/.installed  ## speed, beside named peers; needs data/model (`dvc repro model`)
+	python -m benchmarks.imports
+	python -m benchmarks.multi_turn
 
 profile: $(VENV)/.installed  ## make profile NAME=cpu-full: write the values of profiles/NAME.yaml into params.yaml
 	talentrl profile $(NAME)

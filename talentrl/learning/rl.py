@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import torch
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
 
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
@@ -136,12 +137,8 @@ class TalentGRPOTrainer(GRPOTrainer):
         """Train the model inside `runner`'s engine on `tasks` (by id); write each step's episodes to a folder."""
         if kwargs.get("tools"):
             raise ValueError("`tools` cannot be combined with TalentRL's rollouts: TRL would ignore their masks")
-        self.runner, self.tasks, self.settings, self.episodes_folder = (
-            runner,
-            tasks,
-            settings,
-            episodes_folder,
-        )
+        self.runner, self.tasks = runner, tasks
+        self.settings, self.episodes_folder = settings, episodes_folder
         self._scored: torch.Tensor | None = None
         super().__init__(reward_funcs=[episode_return], rollout_func=_rollout, **kwargs)
 
@@ -187,20 +184,11 @@ class TalentGRPOTrainer(GRPOTrainer):
             return inputs
         buffered = self._buffered_inputs
         order = torch.cat([batch["task_row"] for batch in buffered]).argsort(stable=True)
-        rows = len(order) // len(buffered)
         merged = {
-            key: torch.cat([batch[key] for batch in buffered])[order]
-            if torch.is_tensor(value) and value.dim()
-            else value
+            key: torch.cat([batch[key] for batch in buffered])[order] if value is not None and value.dim() else value
             for key, value in buffered[0].items()
         }
-        self._buffered_inputs = [
-            {
-                key: value[i * rows : (i + 1) * rows] if torch.is_tensor(value) and value.dim() else value
-                for key, value in merged.items()
-            }
-            for i in range(len(buffered))
-        ]
+        self._buffered_inputs = split_tensor_dict(merged, len(buffered))
         return self._buffered_inputs[self._step % len(buffered)]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:

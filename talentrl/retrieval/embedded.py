@@ -24,7 +24,7 @@ _BLOCK = 64  # queries in one matrix product, which bounds its memory
 
 
 class EmbeddedIndex:
-    """A `HybridIndex` in one folder: `build` makes it, `open` or the constructor reads it."""
+    """A `HybridIndex` in one folder: `build` makes it, the constructor opens it."""
 
     def __init__(
         self,
@@ -55,18 +55,6 @@ class EmbeddedIndex:
         self._candidates = candidates
         self._snapshot: Snapshot | None = None
         self._memory: OrderedDict[str, Vectors] = OrderedDict()
-
-    @classmethod
-    def open(
-        cls,
-        folder: Path,
-        encoder: Encoder,
-        alpha: float = 0.5,
-        fusion: fusing.Fusion = "linear",
-        candidates: int = 50,
-    ) -> "EmbeddedIndex":
-        """Open the index in `folder`, as the constructor does."""
-        return cls(folder, encoder, alpha, fusion, candidates)
 
     @classmethod
     def build(

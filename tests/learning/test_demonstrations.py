@@ -42,11 +42,11 @@ def choose(
     runner: ToyRunner,
     measured: list[list[Episode]],
     tasks: list[Task] | None = None,
-    arms: int = 1,
+    forced_share: float = 0.0,
     null_share: float = 0.0,
     seed: int = 1,
 ) -> list[Episode]:
-    return choose_conversations(runner, teacher, tasks or toy_tasks(6), measured, arms, null_share, seed)
+    return choose_conversations(runner, teacher, tasks or toy_tasks(6), measured, forced_share, null_share, seed)
 
 
 def test_every_talent_is_played_on_every_task_also_where_it_fails(measured: list[list[Episode]]) -> None:
@@ -81,17 +81,35 @@ def test_ties_are_broken_by_lot(runner: ToyRunner, measured: list[list[Episode]]
 
 
 def test_other_arms_teach_execution_with_their_routing_masked(runner: ToyRunner, measured: list[list[Episode]]) -> None:
-    conversations = choose(runner, measured, arms=3)
-    assert len(conversations) == 5 * 3
-    for start in range(0, 15, 3):
-        best, *others = conversations[start : start + 3]
-        assert {other.task_id for other in others} == {best.task_id}
-        assert len({best.talent, *(other.talent for other in others)}) == 3
-        for other in others:
-            assert other.intervention == "forced"
-            assert not any(other.routing_mask)
-            assert any(other.action_mask)
-    assert len(choose(runner, measured, arms=99)) == 5 * 4  # no more than there are talents
+    conversations = choose(runner, measured, forced_share=1.0)
+    assert len(conversations) == 5 * 2
+    for best, other in zip(conversations[::2], conversations[1::2], strict=True):
+        assert other.task_id == best.task_id
+        assert other.talent != best.talent
+        assert other.intervention == "forced"
+        assert not any(other.routing_mask)
+    many = [replace(toy_tasks(1)[0], task_id=f"task{i}") for i in range(300)]
+    shares = choose(runner, [measured[0]] * 300, many, forced_share=0.25)
+    assert 0.17 < sum(e.intervention == "forced" for e in shares) / 300 < 0.33
+
+
+def test_a_wrong_answer_is_not_taught_but_the_way_to_it_is(runner: ToyRunner, measured: list[list[Episode]]) -> None:
+    forced = [
+        episode
+        for seed in range(8)
+        for episode in choose(runner, measured, forced_share=1.0, seed=seed)
+        if episode.intervention == "forced"
+    ]
+
+    def taught(episode: Episode) -> str:
+        pairs = zip(episode.token_ids, episode.action_mask, strict=True)
+        return runner.chat.decode([token for token, action in pairs if action])
+
+    right = [taught(episode) for episode in forced if episode.value == 1.0]
+    wrong = [taught(episode) for episode in forced if episode.value == 0.0]
+    assert right and all(text.endswith("<answer>yes</answer>") for text in right)
+    assert wrong and not any("<answer>" in text for text in wrong)
+    assert any("<search>" in text for text in wrong)
 
 
 def test_a_share_is_told_without_a_talent(runner: ToyRunner, measured: list[list[Episode]]) -> None:
@@ -117,19 +135,19 @@ def test_menus_are_shuffled_and_complete(runner: ToyRunner, measured: list[list[
         assert min(places.values()) > 0
         return tuple(sorted(places, key=lambda talent: places[talent]))
 
-    orders = {menu(episode) for episode in choose(runner, measured, arms=4)}
-    assert len(orders) > 8
+    orders = {menu(episode) for episode in choose(runner, measured, forced_share=1.0)}
+    assert len(orders) > 6
     assert len({order[0] for order in orders}) == len(TALENTS)
 
 
 def test_the_choice_repeats_itself(runner: ToyRunner, measured: list[list[Episode]]) -> None:
-    one, other = choose(runner, measured, arms=2), choose(runner, measured, arms=2)
+    one, other = choose(runner, measured, forced_share=1.0), choose(runner, measured, forced_share=1.0)
     assert [e.token_ids for e in one] == [e.token_ids for e in other]
-    assert [e.token_ids for e in one] != [e.token_ids for e in choose(runner, measured, arms=2, seed=2)]
+    assert [e.token_ids for e in one] != [e.token_ids for e in choose(runner, measured, forced_share=1.0, seed=2)]
 
 
 def test_lint_measures_a_good_set(runner: ToyRunner, measured: list[list[Episode]]) -> None:
-    conversations = choose(runner, measured, arms=2)
+    conversations = choose(runner, measured, forced_share=1.0)
     found = lint_demonstrations(runner, conversations)
     assert found["conversations"] == 10
     assert found["tokens"] == sum(len(e.token_ids) for e in conversations)

@@ -20,14 +20,14 @@ NEW = [Document("c", "new text")]
 
 def test_opened_index_gives_the_same_hits(tmp_path, encoder):
     built = EmbeddedIndex.build(tmp_path / "index", OLD, encoder)
-    opened = EmbeddedIndex.open(tmp_path / "index", encoder)
+    opened = EmbeddedIndex(tmp_path / "index", encoder)
     assert opened.search("old", 2) == built.search("old", 2)
     assert [path.name for path in (tmp_path / "index").iterdir()] == [FILE]
 
 
 def test_a_second_reader_sees_a_change(tmp_path, encoder):
     writer = EmbeddedIndex.build(tmp_path, OLD, encoder)
-    reader = EmbeddedIndex.open(tmp_path, encoder)
+    reader = EmbeddedIndex(tmp_path, encoder)
     reader.search("old", 2)
     writer.upsert(NEW)
     assert reader.search("new text", 1)[0].id == "c"
@@ -45,7 +45,7 @@ def test_failed_build_leaves_the_old_index(tmp_path, encoder, monkeypatch):
         patch.setattr("talentrl.retrieval.store._insert", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             EmbeddedIndex.build(tmp_path, NEW, encoder)
-    assert EmbeddedIndex.open(tmp_path, encoder).count() == 2
+    assert EmbeddedIndex(tmp_path, encoder).count() == 2
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
@@ -76,7 +76,7 @@ class Deadly(dict):
     def items(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
-index = EmbeddedIndex.open(Path(sys.argv[1]), HashingEncoder())
+index = EmbeddedIndex(Path(sys.argv[1]), HashingEncoder())
 # More than SQLite's page cache holds, so that the file itself is changed before the kill.
 documents = [Document(f"n{n:03}", f"new {n} " * 8000) for n in range(60)]
 index.upsert([*documents, Document("z", "z", Deadly(a="b"))])
@@ -97,7 +97,7 @@ def killed(tmp_path, encoder):
 
 
 def test_killed_upsert_leaves_the_old_documents(killed, encoder):
-    index = EmbeddedIndex.open(killed, encoder)
+    index = EmbeddedIndex(killed, encoder)
     assert index.count() == 2
     assert {hit.id for hit in index.search("new text", 9)} == {"a", "b"}
 
@@ -112,14 +112,14 @@ def test_build_after_a_killed_upsert_is_sound(killed, encoder):
 
 def test_missing_index_says_what_to_rerun(tmp_path, encoder):
     with pytest.raises(InputError, match=r"index\.sqlite: no such index; rerun the index stage"):
-        EmbeddedIndex.open(tmp_path, encoder)
+        EmbeddedIndex(tmp_path, encoder)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database" * 100])
 def test_file_that_is_no_index_says_what_to_rerun(tmp_path, encoder, content):
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(InputError, match=r"cannot use this index \(.+\); rerun the index stage"):
-        EmbeddedIndex.open(tmp_path, encoder)
+        EmbeddedIndex(tmp_path, encoder)
 
 
 def test_truncated_file_says_what_to_rerun(tmp_path, encoder):
@@ -127,14 +127,14 @@ def test_truncated_file_says_what_to_rerun(tmp_path, encoder):
     file = tmp_path / FILE
     file.write_bytes(file.read_bytes()[:8192])
     with pytest.raises(InputError, match="rerun the index stage"):
-        EmbeddedIndex.open(tmp_path, encoder).search("old", 1)
+        EmbeddedIndex(tmp_path, encoder).search("old", 1)
 
 
 def test_index_of_another_encoder_is_refused(tmp_path, encoder):
     EmbeddedIndex.build(tmp_path, OLD, encoder)
     other = type(encoder)("hashing-2")
     with pytest.raises(InputError, match="found encoder 'hashing-1', expected 'hashing-2'; rerun the index"):
-        EmbeddedIndex.open(tmp_path, other)
+        EmbeddedIndex(tmp_path, other)
 
 
 @pytest.mark.parametrize("setting", [{"alpha": 1.5}, {"fusion": "max"}, {"candidates": 0}])

@@ -47,8 +47,8 @@ def test_hits_do_not_depend_on_the_batch(minilm, tmp_path):
     documents = [Document(f"d{n}", f"Country number {n} borders country {n + 1}.") for n in range(30)]
     queries = ["which countries border 7", "a much longer question " * 20, "", "borders"]
     EmbeddedIndex.build(tmp_path, documents, minilm)
-    alone = [EmbeddedIndex.open(tmp_path, minilm).search(query, 5) for query in queries]
-    together = EmbeddedIndex.open(tmp_path, minilm).search_many(queries, 5)
+    alone = [EmbeddedIndex(tmp_path, minilm).search(query, 5) for query in queries]
+    together = EmbeddedIndex(tmp_path, minilm).search_many(queries, 5)
     assert [[hit.id for hit in hits] for hits in together] == [[hit.id for hit in hits] for hits in alone]
     for one, other in zip(alone, together, strict=True):
         assert [hit.score for hit in other] == pytest.approx([hit.score for hit in one], abs=1e-4)

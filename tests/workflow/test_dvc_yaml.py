@@ -1,0 +1,67 @@
+"""The pipeline's definition itself: what it names exists, and nothing in it defeats DVC."""
+
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from talentrl.config import load_params, read_yaml
+
+ROOT = Path(__file__).parents[2]
+STAGES: dict[str, Any] = read_yaml(ROOT / "dvc.yaml")["stages"]
+PARAMS: dict[str, Any] = load_params(ROOT / "params.yaml").model_dump()
+
+
+def value(key: str) -> Any:
+    found: Any = PARAMS
+    for part in key.split("."):
+        found = found[part]
+    return found
+
+
+def instances(stage: dict[str, Any]) -> list[dict[str, Any]]:
+    axes = {name: value(str(axis)[2:-1]) for name, axis in stage.get("matrix", {}).items()}
+    return [dict(zip(axes, choice, strict=True)) for choice in product(*axes.values())]
+
+
+def paths(stage: dict[str, Any], *keys: str) -> set[str]:
+    """The paths under `keys` of the stage, all instances of a matrix written out."""
+    entries = [entry for key in keys for entry in stage.get(key, [])]
+    names = [next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries]
+    return {
+        re.sub(r"\$\{([\w.]+)\}", lambda m: str(item[m[1][5:]] if m[1].startswith("item.") else value(m[1])), name)
+        for item in instances(stage)
+        for name in names
+    }
+
+
+OUTS = {path for stage in STAGES.values() for path in paths(stage, "outs", "metrics")}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_every_dependency_is_a_source_file_or_what_a_stage_makes(name: str) -> None:
+    for path in paths(STAGES[name], "deps"):
+        made = any(out == path or out.startswith(f"{path}/") for out in OUTS)
+        assert made or (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_every_param_is_in_params(name: str) -> None:
+    for key in STAGES[name].get("params", []):
+        value(key)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_runs_its_own_module_and_depends_on_it(name: str) -> None:
+    module = f"tasks/{name}.py"
+    assert (ROOT / module).is_file()
+    assert module in STAGES[name]["deps"]
+    assert STAGES[name]["cmd"].startswith(f"python -m tasks.{name}")
+    assert "always_changed" not in STAGES[name]
+
+
+def test_the_prior_weight_reruns_only_what_depends_on_it() -> None:
+    named = {name for name, stage in STAGES.items() if {"retrieval", "retrieval.prior_weight"} & {*stage["params"]}}
+    assert named == {"demos", "rl", "evaluate"}  # and, through their outputs, sft and report
