@@ -71,7 +71,7 @@ def train_rl(
     )
     train_or_resume(trainer, scratch)
     with atomic_path(output) as temporary:
-        trainer.model.save_pretrained(temporary)  # safetensors only: nothing pickled
+        engine.model.save_pretrained(temporary)  # safetensors only: nothing pickled
         engine.tokenizer.save_pretrained(temporary)
     steps = [
         read_episodes(path).with_columns(step=pl.lit(step, pl.Int32))

@@ -89,7 +89,7 @@ def train_sft(
     )
     train_or_resume(trainer, scratch)
     with atomic_path(output) as temporary:
-        trainer.model.save_pretrained(temporary)  # safetensors only: nothing pickled
+        model.save_pretrained(temporary)  # safetensors only: nothing pickled
         tokenizer.save_pretrained(temporary)
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 

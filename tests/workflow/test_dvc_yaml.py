@@ -30,11 +30,11 @@ def paths(stage: dict[str, Any], *keys: str) -> set[str]:
     """The paths under `keys` of the stage, all instances of a matrix written out."""
     entries = [entry for key in keys for entry in stage.get(key, [])]
     names = [next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries]
-    return {
-        re.sub(r"\$\{([\w.]+)\}", lambda m: str(item[m[1][5:]] if m[1].startswith("item.") else value(m[1])), name)
-        for item in instances(stage)
-        for name in names
-    }
+    return {filled(name, item) for item in instances(stage) for name in names}
+
+
+def filled(name: str, item: dict[str, Any]) -> str:
+    return re.sub(r"\$\{([\w.]+)\}", lambda m: str(item[m[1][5:]] if m[1].startswith("item.") else value(m[1])), name)
 
 
 OUTS = {path for stage in STAGES.values() for path in paths(stage, "outs", "metrics")}
