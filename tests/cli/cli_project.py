@@ -25,6 +25,7 @@ bank:
   path: bank
 retrieval:
   prior_weight: 2.0
+  skills: 2
 rollout:
   turns: 3
   routing_tokens: 8

@@ -90,7 +90,11 @@ def test_a_killed_run_ends_in_the_same_place(
     history, episodes, output = train(tiny_model, tmp_path)
     assert history == expected_history
     assert [entry["step"] for entry in history] == list(range(1, len(history) + 1))
-    assert episodes.equals(expected_episodes)
+    assert episodes.drop("logprobs", strict=False).equals(expected_episodes.drop("logprobs", strict=False))
+    if train is rl:
+        # Recorded only: products on several threads may differ in the last bit.
+        scored, expected_scored = (frame["logprobs"].explode().to_numpy() for frame in (episodes, expected_episodes))
+        assert scored == pytest.approx(expected_scored, abs=1e-5)
     assert_same_weights(output, expected_output)
 
 

@@ -104,7 +104,10 @@ def test_an_exception_in_retrieval_is_a_recorded_episode():
     broken = Task("t3", "atlas", "test", "break it", ("y",), {})
     failed, good = runner.run([request(runner, task=broken), request(runner)], temperature=0.0)
     assert (failed.value, failed.stop_reason, failed.error) == (None, "error", "RuntimeError: no index")
-    assert (failed.token_ids, good.value) == ([], 1.0)
+    assert good.value == 1.0
+    # What was sampled before is kept: the prompt and the routing turn, with aligned masks.
+    assert len(failed.token_ids) > failed.prompt_tokens > 0
+    assert len(failed.token_ids) == len(failed.routing_mask) == len(failed.action_mask) == len(failed.logprobs)
     only = make_runner(in_turn("<answer>y</answer>")).run([request(runner, task=broken)], temperature=0.0)
     assert only[0].error == failed.error
 
