@@ -187,6 +187,8 @@ def ask(
     if as_json:
         _print_json(agent.episode_record(episode))
     else:
+        if not episode.routing_valid:
+            tell("", "(not a talent of the bank: no strategy, flat retrieval)")
         none = f"(none: {episode.error or episode.stop_reason})"
         tell("answer", agent.given_answer(episode) or none)
         tell("", f"{checkpoint}, {episode.seconds:.1f} s")

@@ -142,7 +142,7 @@ def test_ask_says_when_routing_and_actions_were_not_readable(script: Callable[..
     script("Lima, I think.", "Lima!", "Lima!!", "Lima!!!")
     result = invoke("ask", QUESTION)
     assert result.exit_code == 0
-    assert holds(result.stdout, ["assistant Lima!!!", "No action found."])
+    assert holds(result.stdout, ["not a talent of the bank", "assistant Lima!!!", "No action found."])
     assert holds(result.stdout, ["answer (none: turn_limit)"])
     assert "Strategy of" not in result.stdout
 
