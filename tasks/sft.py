@@ -3,6 +3,8 @@
 import shutil
 import sys
 
+import torch
+
 from talentrl import layout
 from talentrl.config import Params
 from talentrl.learning.callbacks import StepMetrics
@@ -21,10 +23,11 @@ def run(params: Params, run: Run) -> None:
     scratch = scratch_folder(
         layout.SCRATCH,
         f"sft-{seed}",
-        params.sft.model_dump_json(),
+        params.model_dump_json(include={"model", "sft"}),
         content_digest(layout.MODEL),
         content_digest(layout.DEMOS),
     )
+    torch.set_float32_matmul_precision(params.model.matmul_precision)
     history = train_sft(
         layout.MODEL,
         read_episodes(layout.DEMOS),

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 from trl import SFTConfig, SFTTrainer
 
 from talentrl.config import SftSection
 from talentrl.files import atomic_path
 from talentrl.learning.resuming import EpochOrder, train_or_resume
 from talentrl.policy.model import freeze_lower_layers, load_model, load_tokenizer
+from talentrl.policy.prefix_tree import tree_log_probabilities
 
 _IGNORED = -100
 
@@ -72,8 +74,6 @@ def train_sft(
             learning_rate=settings.learning_rate,
             warmup_steps=settings.warmup,
             lr_scheduler_type="linear",
-            # Padding is wasted work on a CPU: batches of like length.
-            train_sampling_strategy="group_by_length",
             max_length=max(len(row["input_ids"]) for row in rows),
             seed=seed,
             data_seed=seed,
@@ -95,12 +95,25 @@ def train_sft(
 
 
 class _Trainer(SFTTrainer):
-    """SFTTrainer whose order of examples and count of tokens survive a kill."""
+    """SFTTrainer that scores the labelled tokens only, and whose order of examples survives a kill."""
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
         return EpochOrder(super()._get_train_sampler(dataset), self.args.seed)
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            self._total_train_tokens = int(self.state.log_history[-1]["num_tokens"])
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor:
+        """Mean negative log-likelihood of the labelled tokens, forwarded as one prefix tree like the rollouts of RL.
+
+        Off the GPU, TRL multiplies every token with the output embeddings, though few are labelled: half of a step.
+        """
+        lengths = inputs["attention_mask"].sum(1).tolist()
+        sequences = [ids[:length] for ids, length in zip(inputs["input_ids"].tolist(), lengths, strict=True)]
+        wanted = [(row != _IGNORED).nonzero().squeeze(1).tolist() for row in inputs["labels"]]
+        logprobs, entropies = (torch.cat(values) for values in tree_log_probabilities(model, sequences, wanted))
+        self._metrics["train"]["entropy"].append(entropies.mean().item())
+        return -logprobs.sum() / (len(logprobs) if num_items_in_batch is None else num_items_in_batch)

@@ -49,10 +49,13 @@ def open_runner(params: Params, checkpoint: Path) -> RolloutRunner:
         InputError: a part is missing or broken; the message says which stage makes it.
     """
     # Imported here, since torch takes seconds and the command line shows help without it.
+    import torch
+
     from talentrl.policy.chat import ChatFormat
     from talentrl.policy.model import load_model, load_tokenizer
     from talentrl.policy.transformers_engine import TransformersEngine
 
+    torch.set_float32_matmul_precision(params.model.matmul_precision)
     bank = SkillBank.read_json(layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
     engine = TransformersEngine(load_model(checkpoint), tokenizer, params.rollout.batch)

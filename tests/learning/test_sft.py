@@ -137,16 +137,20 @@ def test_trl_trains_on_our_labels_and_nothing_is_cut(runner: ToyRunner, tiny_mod
     assert len(history) == 2  # 5 conversations in steps of 4
 
 
-def test_masked_tokens_do_not_change_the_loss(runner: ToyRunner, tiny_model: Path, tmp_path: Path) -> None:
-    """The loss is the mean negative log-likelihood of the sampled tokens."""
-    frame = episodes_frame([demonstrate(runner)] * 4)
+def test_loss_is_the_mean_over_the_trained_tokens_of_all_conversations(
+    runner: ToyRunner, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Equal to a forward pass of each conversation alone, whatever their lengths and common prefixes."""
+    frame = episodes_frame([demonstrate(runner, kind) for kind in ("routed", "routed", "forced", "null")])
     first = train(tiny_model, tmp_path, frame)[0]["loss"]
-    ids = torch.tensor([frame["token_ids"][0].to_list()])
-    trained = torch.tensor(frame["routing_mask"][0].to_list()) | torch.tensor(frame["action_mask"][0].to_list())
-    with torch.no_grad():
-        logprobs = runner.engine.model(ids[:, :-1]).logits.log_softmax(-1)[0]  # type: ignore[attr-defined]
-    likelihood = logprobs.gather(1, ids[0, 1:, None]).squeeze(1)[trained[1:]]
-    assert first == pytest.approx(-float(likelihood.mean()), abs=1e-3)
+    likelihoods = []
+    for row in frame.iter_rows(named=True):
+        ids = torch.tensor([row["token_ids"]])
+        trained = torch.tensor(row["routing_mask"]) | torch.tensor(row["action_mask"])
+        with torch.no_grad():
+            logprobs = runner.engine.model(ids[:, :-1]).logits.log_softmax(-1)[0]  # type: ignore[attr-defined]
+        likelihoods.append(logprobs.gather(1, ids[0, 1:, None]).squeeze(1)[trained[1:]])
+    assert first == pytest.approx(-float(torch.cat(likelihoods).mean()), abs=1e-5)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 5, 6, 8, 10])
