@@ -94,9 +94,9 @@ class RolloutSection(Section):
 class DemosSection(Section):
     """Demonstrations by the scripted teacher."""
 
-    tasks: PositiveInt = 140
+    tasks: PositiveInt = 450
     """Train tasks the teacher plays; every talent is played on each, which measures the arms."""
-    forced_share: Fraction = 0.25
+    forced_share: Fraction = 0.6
     """Share of the tasks that also give a conversation under another talent than the best, to teach following."""
     null_share: Fraction = 0.1
     """Share of the conversations told without a talent, so that the null arm is in distribution."""
@@ -111,14 +111,14 @@ class SftSection(Section):
     warmup: Fraction = 0.1
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     """Lowest transformer layers (and the embeddings) left as they are: cheaper, since no gradient reaches them."""
-    save_steps: PositiveInt = 25
+    save_steps: PositiveInt = 60
 
 
 class RlSection(Section):
     """Reinforcement stage (TRL's GRPOTrainer)."""
 
     estimator: Estimator = "contrast_distinct"
-    steps: PositiveInt = 12
+    steps: PositiveInt = 28
     tasks: PositiveInt = 4
     """Tasks a step."""
     arms: PositiveInt = 4
@@ -127,7 +127,7 @@ class RlSection(Section):
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
-    learning_rate: PositiveFloat = 2e-5
+    learning_rate: PositiveFloat = 4e-5
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     routing_weight: NonNegativeFloat = 1.0
     """β_route in J = J_exec + β_route · J_route."""
@@ -140,14 +140,14 @@ class RlSection(Section):
     """Weight of the KL penalty to the SFT checkpoint."""
     epsilon: PositiveFloat = 0.2
     """Clip range of the probability ratio."""
-    save_steps: PositiveInt = 4
+    save_steps: PositiveInt = 7
 
 
 class EvaluateSection(Section):
     """Evaluation on held-out tasks, greedy."""
 
     split: Literal["dev", "test"] = "test"
-    tasks: PositiveInt = 40
+    tasks: PositiveInt = 42
     systems: list[System] = ["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 
