@@ -33,14 +33,15 @@ def routing_advantages(
 ) -> torch.Tensor:
     """Advantage of each arm's routing span (T, A); 0 for arms whose talent the policy did not sample.
 
-    With B(a) the comparison arms, Δ_a = R̄_a − mean_{b ∈ B(a)} R̄_b, times M / (M + shrinkage):
+    What each gives, times M / (M + shrinkage), with π renormalised over the task's routed arms:
 
-    - `contrast_distinct`: B(a) = the task's other routed arms (leave one out; arms drawn without replacement).
-      Unweighted, so a rarely chosen talent that is drawn counts as much as a common one: a bounded bias towards
-      talents under-used by the policy, which keeps them alive. Its sign for an arm is that of R̄_a − R̄_x.
-    - `contrast_null`: B(a) = the null arms.
-    - `all_action`: π_a (R̄_a − Σ_b π_b R̄_b) over enumerated talents, π renormalised over them: the exact
-      gradient of expected return over routing (COMA-style baseline, Foerster et al. 2018, eq. 4).
+    - `contrast_distinct`: π_a (R̄_a − Σ_b π_b R̄_b) over the drawn arms, which equals the contrast with the other
+      arms, R̄_a − Σ_{b≠a} π_b R̄_b / (1 − π_a), times π_a (1 − π_a). It is the gradient of the expected return of the
+      policy confined to the drawn talents. Unweighted contrasts would push hardest on talents that the policy
+      all but excludes already, without bound, since arms drawn without replacement hold many of those.
+    - `all_action`: the same over all talents: the exact gradient of expected return over routing (COMA-style
+      baseline, Foerster et al. 2018, eq. 4).
+    - `contrast_null`: R̄_a − mean of the null arms.
     - `terminal`: R̄_a − mean return of the batch (REINFORCE with a mean baseline).
     - `shared`: R̄_a − R̄_x with x the task's rollouts in all arms (GRPO's one advantage, Shao et al. 2024).
 
@@ -49,7 +50,7 @@ def routing_advantages(
         returns_TAM: returns.
         routed_TA: whether the policy sampled the arm's talent.
         null_TA: whether the arm is the null talent.
-        probabilities_TA: the policy's probability of the arm's talent; used by `all_action` only.
+        probabilities_TA: the policy's probability of the arm's talent; `contrast_distinct` and `all_action` use it.
         shrinkage: κ ≥ 0, towards 0 for small M.
         scale: divide by the root mean square over the batch (never over one task's arms).
     """
@@ -57,19 +58,14 @@ def routing_advantages(
     usable_TA = routed_TA & ~means_TA.isnan()
     filled_TA = means_TA.nan_to_num()
     weights_TA = torch.ones_like(filled_TA)
-    if estimator == "contrast_distinct":
-        count_T1 = usable_TA.sum(1, keepdim=True)
-        total_T1 = (filled_TA * usable_TA).sum(1, keepdim=True)
-        baseline_TA = (total_T1 - filled_TA) / (count_T1 - 1).clamp(min=1)
-        usable_TA = usable_TA & (count_T1 > 1)
+    if estimator in ("contrast_distinct", "all_action"):
+        weights_TA = probabilities_TA * usable_TA
+        weights_TA = weights_TA / weights_TA.sum(1, keepdim=True).clamp(min=1e-12)
+        baseline_TA = (weights_TA * filled_TA).sum(1, keepdim=True)
     elif estimator == "contrast_null":
         reference_TA = means_TA.masked_fill(~null_TA, torch.nan)
         baseline_TA = reference_TA.nanmean(1, keepdim=True)
         usable_TA = usable_TA & ~baseline_TA.isnan()
-    elif estimator == "all_action":
-        weights_TA = probabilities_TA * usable_TA
-        weights_TA = weights_TA / weights_TA.sum(1, keepdim=True).clamp(min=1e-12)
-        baseline_TA = (weights_TA * filled_TA).sum(1, keepdim=True)
     elif estimator == "terminal":
         baseline_TA = returns_TAM.nanmean()
     else:

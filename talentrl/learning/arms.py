@@ -71,8 +71,8 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
     """Advantage of every token after the prompt, one tensor a rollout; 0 on all masked tokens.
 
     Execution tokens get A_exec. The routing span of an arm's first rollout gets β_route · A_route, divided by
-    the number of spans (of tasks under `all_action`, which sums over all talents) and by what TRL's loss will
-    multiply it with, so that the total is
+    the number of spans (of tasks for the estimators that weight a task's talents by the policy) and by what TRL's
+    loss will multiply it with, so that the total is
     J = J_exec + β_route · mean over spans of A_route · (sum of the span's log-probabilities).
     """
     returns = arms.returns_TAM
@@ -89,7 +89,8 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
     exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
     trained = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
     coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)
-    spans = len(arms.routed_TA) if settings.estimator == "all_action" else max(1, int(arms.routed_TA.sum()))
+    weighted = settings.estimator in ("contrast_distinct", "all_action")
+    spans = len(arms.routed_TA) if weighted else max(1, int(arms.routed_TA.sum()))
     advantages = []
     for row, episode in enumerate(arms.episodes):
         route = 0.0

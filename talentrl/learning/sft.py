@@ -60,7 +60,7 @@ def train_sft(
     model, tokenizer = load_model(base), load_tokenizer(base)
     freeze_lower_layers(model, settings.frozen_layers)
     rows = training_rows(episodes)
-    micro_batch = max(size for size in (1, 2, 3, 4) if settings.batch % size == 0)
+    micro_batch = 2 if settings.batch % 2 == 0 else 1  # a tree's attention is quadratic in its tokens
     trainer = _Trainer(
         model=model,
         processing_class=tokenizer,

@@ -175,7 +175,8 @@ class TransformersEngine:
         if sampling.temperature == 0:
             tokens = logits.argmax(dim=-1)
         else:
-            cumulative = torch.softmax(logits.double() / sampling.temperature, dim=-1).cumsum(dim=-1)
+            tempered = torch.log_softmax(logits / sampling.temperature, dim=-1)
+            cumulative = tempered.exp().cumsum(dim=-1, dtype=torch.float64)
             uniform = [[0.0 if row.stopped else row.draws.random()] for row in batch.rows]
             threshold = torch.tensor(uniform, dtype=torch.float64, device=logits.device) * cumulative[:, -1:]
             tokens = torch.searchsorted(cumulative, threshold, right=True).squeeze(1)

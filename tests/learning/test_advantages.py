@@ -35,9 +35,9 @@ def route(estimator: str, returns: torch.Tensor = RETURNS, **options: Any) -> to
 @pytest.mark.parametrize(
     ("estimator", "expected"),
     [
-        ("contrast_distinct", [1 - 0.25, 0.5 - 0.5, 0 - 0.75, 0]),
-        ("contrast_null", [0.5, 0.0, -0.5, 0]),
         # baseline .5·1 + .25·.5 + .25·0 = .625; weights .5, .25, .25
+        ("contrast_distinct", [0.5 * 0.375, 0.25 * -0.125, 0.25 * -0.625, 0]),
+        ("contrast_null", [0.5, 0.0, -0.5, 0]),
         ("all_action", [0.5 * 0.375, 0.25 * -0.125, 0.25 * -0.625, 0]),
         ("terminal", [0.5, 0.0, -0.5, 0]),  # the batch's mean return is 4/8
         ("shared", [0.5, 0.0, -0.5, 0]),  # so is the task's
@@ -53,13 +53,23 @@ def test_terminal_compares_with_the_batch_and_shared_with_the_task() -> None:
     assert route("shared", returns).tolist() == [[0.5, 0, -0.5, 0], [0, 0, 0, 0]]
 
 
-def test_contrast_distinct_has_the_sign_of_the_arm_against_its_task() -> None:
+def test_contrast_distinct_is_the_weighted_contrast_with_the_other_arms() -> None:
     returns = torch.rand(50, 4, 3, generator=torch.Generator().manual_seed(0))
     routed = torch.ones(50, 4, dtype=torch.bool)
-    contrast = route("contrast_distinct", returns, routed_TA=routed, null_TA=~routed)
-    above_task = returns.mean(2) - returns.mean((1, 2)).unsqueeze(1)
-    torch.testing.assert_close(contrast, above_task * 4 / 3)
-    assert (contrast.sign() == above_task.sign()).all()
+    pi = torch.tensor([0.4, 0.3, 0.2, 0.1]).expand(50, -1)
+    found = route("contrast_distinct", returns, routed_TA=routed, null_TA=~routed, probabilities_TA=pi)
+    means = returns.mean(2)
+    others = ((pi * means).sum(1, keepdim=True) - pi * means) / (1 - pi)
+    torch.testing.assert_close(found, pi * (1 - pi) * (means - others))
+    torch.testing.assert_close(found.sum(1), torch.zeros(50), atol=1e-6, rtol=0)
+
+
+def test_a_talent_that_the_policy_excludes_is_not_pushed_further() -> None:
+    """However badly it did: an update bounded by its probability cannot run away."""
+    pi = torch.tensor([[0.6, 0.4 - 1e-6, 1e-6, 0.0]])
+    found = route("contrast_distinct", torch.tensor([[[1.0], [0.0], [0.0], [0.0]]]), probabilities_TA=pi)
+    assert found[0, 0] == pytest.approx(0.24, abs=1e-3)
+    assert -1e-6 < found[0, 2] < 0
 
 
 @pytest.mark.parametrize("estimator", ["contrast_distinct", "contrast_null", "all_action", "shared", "terminal"])
@@ -139,12 +149,12 @@ def test_shrinkage_is_by_the_number_of_rollouts() -> None:
 
 
 def test_scale_is_the_root_mean_square_over_the_batch_never_over_one_task() -> None:
-    # Two tasks, two arms each: contrasts ±1 and ±1/2. Scaled by its own task each would be ±1.
+    # Two tasks, two arms each: advantages ±1/4 and ±1/8. Scaled by its own task each would be ±1.
     returns = torch.tensor([[[1.0], [0.0]], [[0.5], [0.0]]])
     both = torch.ones(2, 2, dtype=torch.bool)
     found = routing_advantages("contrast_distinct", returns, both, ~both, both * 0.5, scale=True)
-    rms = math.sqrt((1 + 1 + 0.25 + 0.25) / 4) + 1e-4
-    torch.testing.assert_close(found, torch.tensor([[1, -1], [0.5, -0.5]]) / rms)
+    rms = math.sqrt((1 / 16 + 1 / 16 + 1 / 64 + 1 / 64) / 4) + 1e-4
+    torch.testing.assert_close(found, torch.tensor([[1 / 4, -1 / 4], [1 / 8, -1 / 8]]) / rms)
 
 
 def test_execution_hand_worked_cases() -> None:

@@ -135,11 +135,12 @@ def test_advantages_stand_on_trained_tokens_only(runner: ToyRunner, estimator: s
 
 
 def test_literal_advantages_of_one_task(runner: ToyRunner) -> None:
-    """Two arms × two rollouts with returns (1, 0) and (0, 0): Δ = ±½; A_exec = ±½ in the first arm."""
+    """Two arms × two rollouts with returns (1, 0) and (0, 0): A_route = ±π(1−π)/2; A_exec = ±½ in the first arm."""
     arms, settings = collected(runner, tasks=1, routing_weight=3.0, loss_type="dr_grpo")
     for episode, value in zip(arms.episodes, [1.0, 0.0, 0.0, 0.0], strict=True):
         episode.value = value
-    route = 3.0 * 0.5 / 2 * (4 * MAXIMUM)  # β Δ, over two spans, over what TRL's loss will multiply with
+    p = float(arms.probabilities_TA[0, 0] / arms.probabilities_TA[0].sum())
+    route = 3.0 * p * (1 - p) * 0.5 * (4 * MAXIMUM)  # β A_route of one task, over what TRL's loss will multiply with
     expected = [(route, 0.5), (0.0, -0.5), (-route, 0.0), (0.0, 0.0)]
     for episode, values, (routing, execution) in zip(
         arms.episodes, token_advantages(arms, settings, MAXIMUM), expected, strict=True
@@ -224,4 +225,6 @@ def test_coefficients_count_the_tokens_that_carry_loss(runner: ToyRunner) -> Non
     counts = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
     assert counts[0] > counts[1]  # the second copy of the routing span is not counted
     first = token_advantages(arms, settings, MAXIMUM)[0]
-    assert float(first.max()) == pytest.approx(1.0 / 2 / float(row_coefficients("grpo", counts, MAXIMUM)[0]))
+    p = float(arms.probabilities_TA[0, 0] / arms.probabilities_TA[0].sum())
+    route = p * (1 - p) / float(row_coefficients("grpo", counts, MAXIMUM)[0])
+    assert float(first.max()) == pytest.approx(route, rel=1e-5)

@@ -49,6 +49,7 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
         for key in {(r["task_id"], r["arm_id"]) for r in rows}
     }
     routed = {(r["task_id"], r["arm_id"]) for r in rows if r["intervention"] == "routed"}
+    probability = {(r["task_id"], r["arm_id"]): r["routing_probability"] for r in rows if r["intervention"] == "routed"}
     model = load_model(folder)
     for row in rows:
         key = (row["task_id"], row["arm_id"])
@@ -63,10 +64,11 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
         advantage = row["return"] - arm_mean[key]
         loss = -share * advantage * (logprobs * torch.tensor(row["action_mask"])).sum()
         if key in routed and row["rollout"] == 0:
-            others = [arm_mean[other] for other in routed if other[0] == key[0] and other != key]
-            contrast = arm_mean[key] - sum(others) / len(others)
+            arms = {arm: p for arm, p in probability.items() if arm[0] == key[0]}
+            weight = {arm: p / sum(arms.values()) for arm, p in arms.items()}
+            contrast = weight[key] * (arm_mean[key] - sum(weight[arm] * arm_mean[arm] for arm in arms))
             span = (logprobs * torch.tensor(row["routing_mask"])).sum()
-            loss = loss - settings.routing_weight / len(routed) * contrast * span
+            loss = loss - settings.routing_weight / len({task for task, _ in routed}) * contrast * span
         loss.backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
