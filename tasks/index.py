@@ -12,7 +12,7 @@ from tasks.stage import run_stage
 def run(params: Params, run: Run) -> None:
     """Encode and index the compiled bank and the task set's passages."""
     bank = SkillBank.read_json(layout.BANK)
-    build_indices(bank, layout.TASKS, load_encoder(params.retrieval.encoder))
+    build_indices(bank, layout.TASKS, load_encoder(params.retrieval.encoder), params.retrieval)
     run.tag("skillbank.digest", bank.digest)
 
 

@@ -4,22 +4,20 @@ Nearest neighbours are exact, by a matrix product over all vectors, which are ke
 changes.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from talentrl.errors import InputError
-from talentrl.retrieval import fusion as fusing
-from talentrl.retrieval.encoder import Encoder, Vectors
+from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
+from talentrl.retrieval.fusion import DECIMALS
 from talentrl.retrieval.index import Document, Hit, checked_documents, checked_priors
+from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
 from talentrl.retrieval.store import Snapshot, Store
 
 FILE = "index.sqlite"
-_MEMORY = 4096  # query vectors that are kept: 6 MB at 384 dimensions
 _BLOCK = 64  # queries in one matrix product, which bounds its memory
 
 
@@ -30,31 +28,18 @@ class EmbeddedIndex:
         self,
         folder: Path,
         encoder: Encoder,
-        alpha: float = 0.5,
-        fusion: fusing.Fusion = "linear",
-        candidates: int = 50,
+        scoring: Scoring = DEFAULT_SCORING,
     ) -> None:
-        """Open the index in `folder`.
-
-        Args:
-            folder: where `build` put it.
-            encoder: the one that it was built with.
-            alpha: share of dense similarity in the fused score, in [0, 1].
-            fusion: `linear` or `rrf`.
-            candidates: how many documents each of the two first cuts keeps.
+        """Open the index that `build` put into `folder` with `encoder`.
 
         Raises:
-            InputError: there is no index, it is broken or made by another encoder; or a setting is out of
-                range.
+            InputError: there is no index, or it is broken or made by another encoder.
         """
-        _check_settings(alpha, fusion, candidates)
         self._store = Store(folder / FILE, encoder)
         self._encoder = encoder
-        self._alpha = alpha
-        self._fusion = fusion
-        self._candidates = candidates
+        self._scoring = scoring
         self._snapshot: Snapshot | None = None
-        self._memory: OrderedDict[str, Vectors] = OrderedDict()
+        self._queries = QueryEncoder(encoder)
 
     @classmethod
     def build(
@@ -62,24 +47,21 @@ class EmbeddedIndex:
         folder: Path,
         documents: Iterable[Document],
         encoder: Encoder,
-        alpha: float = 0.5,
-        fusion: fusing.Fusion = "linear",
-        candidates: int = 50,
+        scoring: Scoring = DEFAULT_SCORING,
     ) -> "EmbeddedIndex":
         """Make an index of `documents` in `folder`, in place of one that may be there, and open it.
 
         The new index appears whole or not at all. Those who have the old one open keep it.
 
         Raises:
-            InputError: there are no documents, one cannot be indexed (empty or repeated id, empty text, a
-                vector that is not finite), or a setting is out of range.
+            InputError: there are no documents, or one cannot be indexed (empty or repeated id, empty text, a
+                vector that is not finite).
         """
-        _check_settings(alpha, fusion, candidates)
         checked = checked_documents(documents)
         if not checked:
             raise InputError(f"{folder}: no documents to index, expected at least one")
-        Store.create(folder / FILE, checked, _encode(encoder, checked), encoder)
-        return cls(folder, encoder, alpha, fusion, candidates)
+        Store.create(folder / FILE, checked, encode_documents(encoder, checked), encoder)
+        return cls(folder, encoder, scoring)
 
     def close(self) -> None:
         """Close the file."""
@@ -88,7 +70,7 @@ class EmbeddedIndex:
     def upsert(self, documents: Iterable[Document]) -> None:
         """See `HybridIndex.upsert`."""
         checked = checked_documents(documents)
-        self._store.upsert(checked, _encode(self._encoder, checked))
+        self._store.upsert(checked, encode_documents(self._encoder, checked))
 
     def delete(self, ids: Iterable[str]) -> None:
         """See `HybridIndex.delete`."""
@@ -127,7 +109,7 @@ class EmbeddedIndex:
     ) -> list[list[Hit]]:
         """See `HybridIndex.search_many`."""
         priors = checked_priors(queries, k, boosts, prior_weight)
-        vectors = self._query_vectors(queries)
+        vectors = self._queries.encode(queries)
         with self._store.transaction():
             self._snapshot = snapshot = self._store.snapshot(self._snapshot)
             within = self._store.rows_with(filter) if filter else None
@@ -137,7 +119,7 @@ class EmbeddedIndex:
             for start in range(0, len(queries), _BLOCK):
                 cosines = vectors[start : start + _BLOCK] @ snapshot.vectors.T
                 for number, cosine in enumerate(cosines, start):
-                    near = _top(np.where(allowed, cosine, -np.inf), max(k, self._candidates))
+                    near = _top(np.where(allowed, cosine, -np.inf), max(k, self._scoring.candidates))
                     weights = {
                         snapshot.position[id]: weight
                         for id, weight in priors[number].items()
@@ -153,7 +135,7 @@ class EmbeddedIndex:
     ) -> dict[int, float]:
         """BM25 by position, for the first cut and for the wanted positions that match a term."""
         rows = {snapshot.rows[place] for place in wanted}
-        found = self._store.bm25(query, rows, max(k, self._candidates), within)
+        found = self._store.bm25(query, rows, max(k, self._scoring.candidates), within)
         return {snapshot.position_of_row[row]: score for row, score in found.items()}
 
     def _hits(
@@ -166,42 +148,20 @@ class EmbeddedIndex:
         prior_weight: float,
     ) -> list[Hit]:
         """All candidates at the positions `places` (ascending, so in order of id), best first."""
-        if not len(places):
-            return []
         # A matrix product rounds by its shape; row by row, equal documents get equal similarities.
         dense = (snapshot.vectors[places].astype(np.float64) * vector).sum(axis=1)
-        lexical = np.array([bm25.get(place, 0.0) for place in places])
-        prior = np.array([weights.get(place, 0.0) for place in places])
-        ranking = fusing.rank(dense, lexical, prior, alpha=self._alpha, fusion=self._fusion, prior_weight=prior_weight)
-        parts = zip(
+        return self._scoring.hits(
             [snapshot.ids[place] for place in places],
-            ranking.score.tolist(),
-            ranking.bm25.tolist(),
-            ranking.dense.tolist(),
-            prior.tolist(),
-            strict=True,
+            dense,
+            [bm25.get(place, 0.0) for place in places],
+            [weights.get(place, 0.0) for place in places],
+            prior_weight,
         )
-        hits = [Hit(*part) for part in parts]
-        return [hits[place] for place in ranking.order]
-
-    def _query_vectors(self, queries: Sequence[str]) -> Vectors:
-        """Vectors of the queries, shape (queries, dimension); those seen before are not encoded again."""
-        new = [query for query in dict.fromkeys(queries) if query not in self._memory]
-        if new:
-            # A query may come out of a model: what is not valid Unicode is replaced.
-            texts = [query.encode("utf-8", "replace").decode("utf-8") for query in new]
-            self._memory.update(zip(new, map(np.copy, self._encoder.encode(texts)), strict=True))
-        for query in queries:
-            self._memory.move_to_end(query)
-        vectors = [self._memory[query] for query in queries]
-        while len(self._memory) > _MEMORY:
-            self._memory.popitem(last=False)
-        return np.array(vectors, dtype=np.float32).reshape(len(queries), self._encoder.dimension)
 
 
 def _top(cosine: NDArray[np.floating], n: int) -> list[int]:
     """Positions of the `n` largest cosines, ties in order of position; −inf never counts."""
-    rounded = np.round(cosine, fusing.DECIMALS)
+    rounded = np.round(cosine, DECIMALS)
     n = min(n, int(np.isfinite(rounded).sum()))
     if n == 0:
         return []
@@ -209,19 +169,3 @@ def _top(cosine: NDArray[np.floating], n: int) -> list[int]:
     near = np.flatnonzero(rounded >= threshold)
     chosen: list[int] = near[np.argsort(-rounded[near], kind="stable")[:n]].tolist()
     return chosen
-
-
-def _check_settings(alpha: float, fusion: str, candidates: int) -> None:
-    if not 0 <= alpha <= 1 or fusion not in get_args(fusing.Fusion) or candidates < 1:
-        raise InputError(
-            f"retrieval: found alpha={alpha}, fusion={fusion!r}, candidates={candidates}; "
-            f"expected alpha in [0, 1], fusion one of {get_args(fusing.Fusion)}, candidates ≥ 1"
-        )
-
-
-def _encode(encoder: Encoder, documents: Sequence[Document]) -> Vectors:
-    vectors = encoder.encode([document.text for document in documents])
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        raise InputError(f"document {documents[int(finite.argmin())].id!r}: its embedding is not finite")
-    return vectors

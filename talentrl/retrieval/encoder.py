@@ -7,6 +7,7 @@ files are found through the package's metadata, and nothing is fetched from a ne
 import functools
 import hashlib
 import os
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -17,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from talentrl.errors import InputError
+from talentrl.retrieval.index import Document
 
 Vectors = NDArray[np.float32]
 _BATCH = 64
+_MEMORY = 4096  # query vectors that are kept: 6 MB at 384 dimensions
 
 
 class Encoder(Protocol):
@@ -78,6 +81,42 @@ class MiniLMEncoder:
         place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         vectors = self._model.encode(list(place), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)[[place[text] for text in texts]]
+
+
+class QueryEncoder:
+    """Vectors of queries; those seen before are not encoded again."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        """Keep the latest vectors of `encoder`."""
+        self._encoder = encoder
+        self._memory: OrderedDict[str, Vectors] = OrderedDict()
+
+    def encode(self, queries: Sequence[str]) -> Vectors:
+        """Vectors of shape (queries, dimension)."""
+        new = [query for query in dict.fromkeys(queries) if query not in self._memory]
+        if new:
+            # A query may come out of a model: what is not valid Unicode is replaced.
+            texts = [query.encode("utf-8", "replace").decode("utf-8") for query in new]
+            self._memory.update(zip(new, map(np.copy, self._encoder.encode(texts)), strict=True))
+        for query in queries:
+            self._memory.move_to_end(query)
+        vectors = [self._memory[query] for query in queries]
+        while len(self._memory) > _MEMORY:
+            self._memory.popitem(last=False)
+        return np.array(vectors, dtype=np.float32).reshape(len(queries), self._encoder.dimension)
+
+
+def encode_documents(encoder: Encoder, documents: Sequence[Document]) -> Vectors:
+    """Vectors of the documents' texts, shape (documents, dimension).
+
+    Raises:
+        InputError: a vector is not finite.
+    """
+    vectors = encoder.encode([document.text for document in documents])
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        raise InputError(f"document {documents[int(finite.argmin())].id!r}: its embedding is not finite")
+    return vectors
 
 
 @functools.lru_cache(maxsize=2)

@@ -9,32 +9,24 @@ from talentrl.config import Params, RetrievalSection
 from talentrl.environments.qa import PassageSearch, QAEnvironment
 from talentrl.errors import InputError
 from talentrl.files import sha256
-from talentrl.retrieval.embedded import EmbeddedIndex
+from talentrl.retrieval.backends import build_index, open_index
 from talentrl.retrieval.encoder import Encoder, load_encoder
 from talentrl.retrieval.index import Document
 from talentrl.retrieval.skills import SkillRetriever, skill_documents
 from talentrl.rollouts.runner import Limits, RolloutRunner
 
 
-def build_indices(bank: SkillBank, tasks: Path, encoder: Encoder) -> None:
+def build_indices(bank: SkillBank, tasks: Path, encoder: Encoder, settings: RetrievalSection) -> None:
     """Index the bank's skills and the passages of the task set in folder `tasks`, at their places in the layout."""
     passages = read_parquet(tasks / "passages.parquet", PASSAGE_SCHEMA)
     if passages.is_empty():
         raise InputError(f"{tasks / 'passages.parquet'}: the passage set is empty, expected at least one passage")
-    EmbeddedIndex.build(layout.SKILL_INDEX, skill_documents(bank), encoder)
-    EmbeddedIndex.build(
-        layout.PASSAGE_INDEX,
-        [
-            Document(id, text if title in text else f"{title}\n{text}", {"title": title, "text": text})
-            for id, title, text in passages.iter_rows()
-        ],
-        encoder,
-    )
-
-
-def open_index(folder: Path, encoder: Encoder, settings: RetrievalSection) -> EmbeddedIndex:
-    """Open an index with the project's retrieval settings."""
-    return EmbeddedIndex(folder, encoder, settings.alpha, settings.fusion, settings.candidates)
+    build_index(layout.SKILL_INDEX, skill_documents(bank), encoder, settings)
+    documents = [
+        Document(id, text if title in text else f"{title}\n{text}", {"title": title, "text": text})
+        for id, title, text in passages.iter_rows()
+    ]
+    build_index(layout.PASSAGE_INDEX, documents, encoder, settings)
 
 
 def open_retriever(bank: SkillBank, encoder: Encoder, settings: RetrievalSection) -> SkillRetriever:

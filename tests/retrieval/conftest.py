@@ -1,12 +1,23 @@
 import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from talentrl.retrieval.connection import connect
+from talentrl.retrieval.elasticsearch import ElasticsearchIndex
 from talentrl.retrieval.embedded import EmbeddedIndex
 from talentrl.retrieval.index import Document, HybridIndex
+from talentrl.retrieval.scoring import Scoring
 
 Build = Callable[..., HybridIndex]
 
@@ -36,13 +47,66 @@ def encoder() -> HashingEncoder:
     return HashingEncoder()
 
 
-@pytest.fixture(scope="session", params=["embedded"])
-def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Build:
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a server that speaks Elasticsearch: the one of TEST_ELASTICSEARCH_URL, else an emulator."""
+    real = os.environ.get("TEST_ELASTICSEARCH_URL")
+    if real:
+        yield real
+        return
+    program = shutil.which("noida-db", path=Path(sys.executable).parent)
+    if program is None:
+        pytest.skip("no Elasticsearch: set TEST_ELASTICSEARCH_URL or `pip install noida-db`")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("server")
+    command = [program, "start", "--only", "elasticsearch", "--elasticsearch-port", str(port)]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log)
+    try:
+        _wait_for(port, process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(200):
+        with socket.socket() as attempt:
+            if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.poll() is not None:
+            pytest.skip(f"the Elasticsearch emulator does not start here (exit code {process.returncode})")
+        time.sleep(0.05)
+    raise TimeoutError("the Elasticsearch emulator does not answer")
+
+
+@pytest.fixture(scope="session")
+def client(server: str) -> Any:
+    return connect({"ELASTICSEARCH_URL": server})
+
+
+@pytest.fixture(scope="session", params=["embedded", "elasticsearch"])
+def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
     """Makes an index of the back end under test; every back end must pass the same contract."""
     numbers = itertools.count()
-    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "embedded":
+        folder = tmp_path_factory.mktemp("embedded")
 
-    def embedded(documents: Sequence[Document], **settings: object) -> HybridIndex:
-        return EmbeddedIndex.build(folder / str(next(numbers)), documents, HashingEncoder(), **settings)  # type: ignore[arg-type]
+        def embedded(documents: Sequence[Document], **settings: Any) -> HybridIndex:
+            return EmbeddedIndex.build(folder / str(next(numbers)), documents, HashingEncoder(), Scoring(**settings))
 
-    return {"embedded": embedded}[request.param]
+        yield embedded
+        return
+    client = request.getfixturevalue("client")
+    prefix = f"contract-{os.getpid()}"
+
+    def elasticsearch(documents: Sequence[Document], **settings: Any) -> HybridIndex:
+        alias = f"{prefix}-{next(numbers)}"
+        return ElasticsearchIndex.build(client, alias, documents, HashingEncoder(), Scoring(**settings))
+
+    yield elasticsearch
+    for name in client.indices.get(index=f"{prefix}-*"):
+        client.indices.delete(index=name)

@@ -13,7 +13,7 @@ from tiny_models import byte_tokenizer, tiny_model
 
 from talentrl import layout
 from talentrl.benchmarks.taskset import PASSAGE_SCHEMA, TASK_SCHEMA, TaskSet
-from talentrl.config import Params, parse_params
+from talentrl.config import Params, RetrievalSection, parse_params
 from talentrl.errors import InputError
 from talentrl.rollouts import assembly
 from talentrl.rollouts.episode import episodes_frame
@@ -61,7 +61,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(assembly, "load_encoder", lambda source: CountingEncoder())
     BANK.write_json(layout.BANK)
     make_tasks([(f"p{i}", "Facts", f"Fact {i} is {i}.") for i in range(5)]).write(layout.TASKS)
-    assembly.build_indices(BANK, layout.TASKS, CountingEncoder())
+    assembly.build_indices(BANK, layout.TASKS, CountingEncoder(), RetrievalSection())
     tiny_model("llama", positions=1024).save_pretrained(layout.MODEL)
     byte_tokenizer("plain", WORDS).save_pretrained(layout.MODEL)
     return tmp_path
@@ -172,7 +172,7 @@ def test_an_empty_passage_set_is_refused_and_nothing_is_written(tmp_path, monkey
     make_tasks([]).write(layout.TASKS)
     message = "^data/tasks/passages.parquet: the passage set is empty, expected at least one passage$"
     with pytest.raises(InputError, match=message):
-        assembly.build_indices(BANK, layout.TASKS, CountingEncoder())
+        assembly.build_indices(BANK, layout.TASKS, CountingEncoder(), RetrievalSection())
     with pytest.raises(InputError, match=message):
         TaskSet.read(layout.TASKS)
     assert sorted(path.name for path in Path("data").iterdir()) == ["tasks"]
