@@ -22,7 +22,7 @@ import numpy as np
 from talentrl.errors import InputError
 from talentrl.retrieval.connection import request
 from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
-from talentrl.retrieval.index import Document, Hit, checked_documents, checked_priors
+from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors
 from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
 from talentrl.retrieval.store import tokens
 
@@ -38,7 +38,7 @@ _BULK_RETRIES = 5
 _SHOWN_ERRORS = 5
 
 
-class ElasticsearchIndex:
+class ElasticsearchIndex(HybridIndex):
     """A `HybridIndex` behind an alias: `build` makes it, the constructor opens it."""
 
     def __init__(
@@ -139,17 +139,6 @@ class ElasticsearchIndex:
         if missing:
             raise InputError(f"the index has no document {missing[0]!r} ({len(missing)} of {len(ids)} are missing)")
         return [Document(doc["_id"], doc["_source"]["text"], doc["_source"]["fields"]) for doc in answer["docs"]]
-
-    def search(
-        self,
-        query: str,
-        k: int,
-        boosts: Mapping[str, float] | None = None,
-        prior_weight: float = 1.0,
-        filter: Mapping[str, str] | None = None,
-    ) -> list[Hit]:
-        """See `HybridIndex.search`."""
-        return self.search_many([query], k, [boosts], prior_weight, filter)[0]
 
     def search_many(
         self,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from talentrl.errors import InputError
 from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
 from talentrl.retrieval.fusion import DECIMALS
-from talentrl.retrieval.index import Document, Hit, checked_documents, checked_priors
+from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors
 from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
 from talentrl.retrieval.store import Snapshot, Store
 
@@ -21,7 +21,7 @@ FILE = "index.sqlite"
 _BLOCK = 64  # queries in one matrix product, which bounds its memory
 
 
-class EmbeddedIndex:
+class EmbeddedIndex(HybridIndex):
     """A `HybridIndex` in one folder: `build` makes it, the constructor opens it."""
 
     def __init__(
@@ -87,17 +87,6 @@ class EmbeddedIndex:
         if missing:
             raise InputError(f"the index has no document {missing[0]!r} ({len(missing)} of {len(ids)} are missing)")
         return [found[id] for id in ids]
-
-    def search(
-        self,
-        query: str,
-        k: int,
-        boosts: Mapping[str, float] | None = None,
-        prior_weight: float = 1.0,
-        filter: Mapping[str, str] | None = None,
-    ) -> list[Hit]:
-        """See `HybridIndex.search`."""
-        return self.search_many([query], k, [boosts], prior_weight, filter)[0]
 
     def search_many(
         self,

@@ -84,6 +84,7 @@ class HybridIndex(Protocol):
         Raises:
             InputError: `k`, `prior_weight` or a boost is out of range.
         """
+        return self.search_many([query], k, [boosts], prior_weight, filter)[0]
 
     def search_many(
         self,
