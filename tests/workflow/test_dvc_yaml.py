@@ -1,6 +1,10 @@
 """The pipeline's definition itself: what it names exists, and nothing in it defeats DVC."""
 
+import json
 import re
+import shutil
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -8,6 +12,7 @@ from typing import Any
 import pytest
 
 from talentrl.config import load_params, read_yaml
+from talentrl.files import write_text
 
 ROOT = Path(__file__).parents[2]
 STAGES: dict[str, Any] = read_yaml(ROOT / "dvc.yaml")["stages"]
@@ -37,7 +42,7 @@ def filled(name: str, item: dict[str, Any]) -> str:
     return re.sub(r"\$\{([\w.]+)\}", lambda m: str(item[m[1][5:]] if m[1].startswith("item.") else value(m[1])), name)
 
 
-OUTS = {path for stage in STAGES.values() for path in paths(stage, "outs", "metrics")}
+OUTS = {path for stage in STAGES.values() for path in paths(stage, "outs", "metrics", "plots")}
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -65,3 +70,19 @@ def test_a_stage_runs_its_own_module_and_depends_on_it(name: str) -> None:
 def test_the_prior_weight_reruns_only_what_depends_on_it() -> None:
     named = {name for name, stage in STAGES.items() if {"retrieval", "retrieval.prior_weight"} & {*stage["params"]}}
     assert named == {"demos", "rl", "evaluate"}  # and, through their outputs, sft and report
+
+
+def test_dvc_draws_the_training_curves(tmp_path: Path) -> None:
+    for name in ("dvc.yaml", "params.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+    steps = {"sft-7": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}], "rl-7": [{"step": 1, "return": 0.5}]}
+    for name, history in steps.items():
+        write_text(tmp_path / "metrics" / "history" / f"{name}.json", json.dumps(history))
+    dvc = [sys.executable, "-m", "dvc"]
+    subprocess.run([*dvc, "init", "--no-scm", "-q"], cwd=tmp_path, check=True)
+    shown = subprocess.run([*dvc, "plots", "show", "--json"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "fail" not in shown.stderr
+    drawn = json.loads(shown.stdout)["data"]
+    for name, history in steps.items():
+        (plot,) = drawn[f"metrics/history/{name}.json"]
+        assert [{**row, "rev": "workspace"} for row in history] == plot["content"]["data"]["values"]
