@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -53,7 +54,7 @@ def connect(environment: Mapping[str, str] = os.environ) -> "Elasticsearch":
     if bool(user) != bool(password):
         raise InputError("expected ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD together, found one of them")
     ca_file = environment.get("ELASTICSEARCH_CA_FILE")
-    if ca_file and not os.path.isfile(ca_file):  # noqa: PTH113
+    if ca_file and not Path(ca_file).is_file():
         raise InputError(f"ELASTICSEARCH_CA_FILE: {ca_file}: no such file")
     host = f"{parts.scheme}://{parts.netloc}" if parts.port else f"{parts.scheme}://{parts.netloc}:9200"
     options: dict[str, Any] = {"request_timeout": TIMEOUT_SECONDS, "max_retries": 0}
@@ -72,12 +73,14 @@ def request(call: Callable[..., Result], *, retry: bool = True, **arguments: Any
     Raises:
         InputError: the server cannot be reached or refuses; the message says what to do.
     """
-    from elasticsearch import ApiError, TransportError
+    from elasticsearch import ApiError, TransportError, UnsupportedProductError
 
     for attempt in range(_ATTEMPTS):
         last = attempt + 1 == _ATTEMPTS or not retry
         try:
             return call(**arguments)
+        except UnsupportedProductError:
+            raise InputError("ELASTICSEARCH_URL: what answers there is not Elasticsearch") from None
         except ApiError as error:
             if last or error.meta.status not in _BUSY:
                 raise InputError(_explain_refusal(error)) from None
@@ -88,13 +91,18 @@ def request(call: Callable[..., Result], *, retry: bool = True, **arguments: Any
     raise AssertionError("unreachable")
 
 
+def reason(error: Any) -> str:
+    """The innermost reason in an error of the server."""
+    if not isinstance(error, Mapping):
+        return str(error)
+    causes = error.get("root_cause") or [error.get("caused_by")]
+    inner = causes[0] if causes and isinstance(causes[0], Mapping) else error
+    return str(inner.get("reason") or error.get("reason") or error.get("type") or dict(error))
+
+
 def _explain_refusal(error: Any) -> str:
     status, kind = error.meta.status, error.error
-    reason = (
-        next(iter(error.body["error"].get("root_cause", [])), error.body["error"]).get("reason", kind)
-        if (isinstance(error.body, Mapping) and isinstance(error.body.get("error"), Mapping))
-        else kind
-    )
+    body = error.body.get("error") if isinstance(error.body, Mapping) else None
     advice = {
         401: "wrong or missing credentials; set ELASTICSEARCH_API_KEY or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD",
         403: "the credentials lack a privilege, or the index is blocked for writing (a full disk does that)",
@@ -102,7 +110,7 @@ def _explain_refusal(error: Any) -> str:
         429: "the server is overloaded or its disk is past the flood-stage watermark; free space or try later",
         503: "the cluster is not ready (see `GET _cluster/health`)",
     }.get(status)
-    return f"Elasticsearch refused ({status} {kind}): {advice + ': ' if advice else ''}{reason}"
+    return f"Elasticsearch refused ({status} {kind}): {advice + ': ' if advice else ''}{reason(body or kind)}"
 
 
 def _explain_silence(error: Any) -> str:
@@ -111,8 +119,6 @@ def _explain_silence(error: Any) -> str:
         return f"Elasticsearch: the server's certificate is not trusted; set ELASTICSEARCH_CA_FILE ({error.message})"
     if kind == "ConnectionTimeout":
         return f"Elasticsearch did not answer within {TIMEOUT_SECONDS:g} seconds"
-    if kind == "UnsupportedProductError":
-        return "ELASTICSEARCH_URL: what answers there is not Elasticsearch"
     return (
         "Elasticsearch does not answer at ELASTICSEARCH_URL: start the server, or set retrieval.backend to embedded "
         f"({str(error.message).splitlines()[0][:200]})"

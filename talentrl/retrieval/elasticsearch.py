@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from talentrl.errors import InputError
-from talentrl.retrieval.connection import request
+from talentrl.retrieval.connection import reason, request
 from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
 from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors
 from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
@@ -161,7 +161,7 @@ class ElasticsearchIndex(HybridIndex):
         answers = request(self._client.msearch, searches=searches)["responses"]
         for answer in answers:
             if "error" in answer:
-                raise InputError(f"{self._alias}: the server refused a search ({_reason(answer['error'])})")
+                raise InputError(f"{self._alias}: the server refused a search ({reason(answer['error'])})")
         return [
             self._hits(
                 answers[2 * i]["hits"]["hits"] + answers[2 * i + 1]["hits"]["hits"], vector, prior, prior_weight
@@ -307,7 +307,7 @@ def _bulk(client: "Elasticsearch", actions: Iterable[dict[str, Any]]) -> None:
         for done, result in results:
             ((operation, answer),) = result.items()
             if not done and not (operation == "delete" and answer.get("status") == 404):
-                failed.append(f"{answer.get('_id')!r}: {_reason(answer.get('error') or answer)}")
+                failed.append(f"{answer.get('_id')!r}: {reason(answer.get('error') or answer)}")
 
     request(send, retry=False)
     if failed:
@@ -320,12 +320,3 @@ def _versions(client: "Elasticsearch", alias: str) -> list[str]:
     found = request(client.indices.get_mapping, index=f"{alias}-*")
     made_for = {name: body["mappings"].get("_meta", {}).get(_META, {}).get("alias") for name, body in found.items()}
     return [name for name, owner in made_for.items() if owner == alias]
-
-
-def _reason(error: Any) -> str:
-    """The innermost reason in an error of the server."""
-    if not isinstance(error, Mapping):
-        return str(error)
-    causes = error.get("root_cause") or [error.get("caused_by")]
-    inner = causes[0] if causes and isinstance(causes[0], Mapping) else error
-    return str(inner.get("reason") or error.get("reason") or error.get("type") or dict(error))

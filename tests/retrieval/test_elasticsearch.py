@@ -129,7 +129,7 @@ def test_a_batch_of_queries_is_one_request(client, alias, encoder, monkeypatch):
 class Scripted:
     """A server that answers with the given statuses in turn, the last one for ever."""
 
-    def __init__(self, *statuses: int) -> None:
+    def __init__(self, *statuses: int, product: str = "Elasticsearch") -> None:
         self.asked = 0
         outer, answers = self, [*statuses]
 
@@ -142,7 +142,7 @@ class Scripted:
                 text = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("X-Elastic-Product", "Elasticsearch")
+                self.send_header("X-Elastic-Product", product)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
@@ -189,6 +189,12 @@ def test_a_refusal_is_one_line_that_says_what_to_do(status, message, asked):
         request(client.count, index="x")
     assert scripted.asked == asked
     assert "\n" not in str(caught.value)
+
+
+def test_another_product_is_named_as_such():
+    client = connect({"ELASTICSEARCH_URL": Scripted(200, product="Something").url})
+    with pytest.raises(InputError, match="what answers there is not Elasticsearch"):
+        request(client.count, index="x")
 
 
 def test_no_server_is_one_line_without_the_password():
