@@ -105,13 +105,13 @@ class ElasticsearchIndex(HybridIndex):
             found = request(client.count, index=name)["count"]
             if found != len(checked):
                 raise InputError(f"{name}: the server holds {found} of {len(checked)} documents after indexing")
-            old = [other for other in _versions(client, alias) if other != name]
-            actions: list[dict[str, Any]] = [{"add": {"index": name, "alias": alias}}]
-            actions += [{"remove_index": {"index": other}} for other in old]
-            request(client.indices.update_aliases, actions=actions)
         except BaseException:
             client.options(ignore_status=404).indices.delete(index=name)
             raise
+        # From here on the new index stays: a switch that seems to fail may have happened on the server.
+        actions: list[dict[str, Any]] = [{"add": {"index": name, "alias": alias}}]
+        actions += [{"remove_index": {"index": old}} for old in _versions(client, alias) if old != name]
+        request(client.indices.update_aliases, actions=actions)
         return cls(client, alias, encoder, scoring, digest)
 
     def upsert(self, documents: Iterable[Document]) -> None:
