@@ -11,6 +11,8 @@ import torch
 
 from talentrl.config import Estimator
 
+POLICY_WEIGHTED = frozenset({"contrast_distinct", "all_action"})
+"""Estimators that weight a task's arms by the policy: a sum over arms, where the others are means over spans."""
 _EPSILON = 1e-4
 _ROUNDING = 1e-6
 """Differences of returns in [0, 1] below this are float32 rounding of equal means. They count as 0, since an
@@ -58,7 +60,7 @@ def routing_advantages(
     usable_TA = routed_TA & ~means_TA.isnan()
     filled_TA = means_TA.nan_to_num()
     weights_TA = torch.ones_like(filled_TA)
-    if estimator in ("contrast_distinct", "all_action"):
+    if estimator in POLICY_WEIGHTED:
         weights_TA = probabilities_TA * usable_TA
         weights_TA = weights_TA / weights_TA.sum(1, keepdim=True).clamp(min=1e-12)
         baseline_TA = (weights_TA * filled_TA).sum(1, keepdim=True)

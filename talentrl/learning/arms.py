@@ -12,7 +12,7 @@ import torch
 
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
-from talentrl.learning.advantages import execution_advantages, routing_advantages, row_coefficients
+from talentrl.learning.advantages import POLICY_WEIGHTED, execution_advantages, routing_advantages, row_coefficients
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner, Routing
@@ -89,8 +89,7 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
     exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
     trained = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
     coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)
-    weighted = settings.estimator in ("contrast_distinct", "all_action")
-    spans = len(arms.routed_TA) if weighted else max(1, int(arms.routed_TA.sum()))
+    spans = len(arms.routed_TA) if settings.estimator in POLICY_WEIGHTED else max(1, int(arms.routed_TA.sum()))
     advantages = []
     for row, episode in enumerate(arms.episodes):
         route = 0.0

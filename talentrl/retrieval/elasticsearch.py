@@ -22,7 +22,7 @@ import numpy as np
 from talentrl.errors import InputError
 from talentrl.retrieval.connection import reason, request
 from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
-from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors
+from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors, documents_in_order
 from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
 from talentrl.retrieval.store import tokens
 
@@ -135,10 +135,8 @@ class ElasticsearchIndex(HybridIndex):
         if not ids:
             return []
         answer = request(self._client.mget, index=self._alias, ids=list(ids), source_includes=["text", "fields"])
-        missing = [doc["_id"] for doc in answer["docs"] if not doc.get("found")]
-        if missing:
-            raise InputError(f"the index has no document {missing[0]!r} ({len(missing)} of {len(ids)} are missing)")
-        return [Document(doc["_id"], doc["_source"]["text"], doc["_source"]["fields"]) for doc in answer["docs"]]
+        found = {doc["_id"]: doc["_source"] for doc in answer["docs"] if doc.get("found")}
+        return documents_in_order({id: Document(id, s["text"], s["fields"]) for id, s in found.items()}, ids)
 
     def search_many(
         self,

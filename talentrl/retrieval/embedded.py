@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from talentrl.errors import InputError
 from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
 from talentrl.retrieval.fusion import DECIMALS
-from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors
+from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors, documents_in_order
 from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
 from talentrl.retrieval.store import Snapshot, Store
 
@@ -82,11 +82,7 @@ class EmbeddedIndex(HybridIndex):
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
         """See `HybridIndex.documents`."""
-        found = self._store.documents(ids)
-        missing = [id for id in ids if id not in found]
-        if missing:
-            raise InputError(f"the index has no document {missing[0]!r} ({len(missing)} of {len(ids)} are missing)")
-        return [found[id] for id in ids]
+        return documents_in_order(self._store.documents(ids), ids)
 
     def search_many(
         self,

@@ -120,6 +120,14 @@ def checked_documents(documents: Iterable[Document]) -> list[Document]:
     return ordered
 
 
+def documents_in_order(found: Mapping[str, Document], ids: Sequence[str]) -> list[Document]:
+    """The documents `ids` out of those `found` by id. Raises InputError if some are missing."""
+    missing = [id for id in ids if id not in found]
+    if missing:
+        raise InputError(f"the index has no document {missing[0]!r} ({len(missing)} of {len(ids)} are missing)")
+    return [found[id] for id in ids]
+
+
 def checked_priors(
     queries: Sequence[str], k: int, boosts: Sequence[Mapping[str, float] | None] | None, prior_weight: float
 ) -> list[dict[str, float]]:
