@@ -90,7 +90,7 @@ class RolloutSection(Section):
     turns: PositiveInt = 4
     """Assistant turns after the routing turn; the last one should answer."""
     routing_tokens: PositiveInt = 16
-    turn_tokens: PositiveInt = 24
+    turn_tokens: PositiveInt = 64
     batch: PositiveInt = 64
     """Rollouts generated side by side. Results do not depend on it."""
 
@@ -98,10 +98,10 @@ class RolloutSection(Section):
 class DemosSection(Section):
     """Demonstrations by the scripted teacher."""
 
-    tasks: PositiveInt = 450
+    tasks: PositiveInt = 256
     """Train tasks the teacher plays; every talent is played on each, which measures the arms."""
-    forced_share: Fraction = 0.6
-    """Share of the tasks that also give a conversation under another talent than the best, to teach following."""
+    forced_arms: Annotated[int, Field(ge=0)] = 3
+    """Conversations a task under other talents than the best, to teach following the one that is given."""
     null_share: Fraction = 0.1
     """Share of the conversations told without a talent, so that the null arm is in distribution."""
 
@@ -110,7 +110,8 @@ class SftSection(Section):
     """Talent-aware supervised fine-tuning (TRL's SFTTrainer)."""
 
     epochs: PositiveInt = 1
-    batch: PositiveInt = 4
+    batch: PositiveInt = 8
+    """Conversations an optimiser step."""
     learning_rate: PositiveFloat = 3e-4
     warmup: Fraction = 0.1
     frozen_layers: Annotated[int, Field(ge=0)] = 0
@@ -133,6 +134,8 @@ class RlSection(Section):
     """Rollouts an arm."""
     learning_rate: PositiveFloat = 3e-5
     frozen_layers: Annotated[int, Field(ge=0)] = 0
+    routing_temperature: PositiveFloat = 2.0
+    """Talents are drawn and weighted by π^(1/temperature): above 1, a sure router still tries others."""
     routing_weight: NonNegativeFloat = 1.0
     """β_route in J = J_exec + β_route · J_route."""
     shrinkage: NonNegativeFloat = 0.0
