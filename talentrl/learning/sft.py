@@ -6,6 +6,7 @@ targets; never on questions, talent contexts or retrieved passages.
 """
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def train_sft(
     model, tokenizer = load_model(base), load_tokenizer(base)
     freeze_lower_layers(model, settings.frozen_layers)
     rows = training_rows(episodes, seed)
-    together = int(episodes.group_by("task_id").len()["len"].mode().max())
+    (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
     micro_batch = math.gcd(settings.batch, together)  # one task's conversations: a tree whose trunk is their prompt
     trainer = _Trainer(
         model=model,
