@@ -23,7 +23,7 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only"]
-Estimator = Literal["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"]
+Estimator = Literal["contrast_distinct", "contrast_listwise", "contrast_null", "all_action", "terminal", "shared"]
 System = Literal["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 
@@ -98,9 +98,9 @@ class RolloutSection(Section):
 class DemosSection(Section):
     """Demonstrations by the scripted teacher."""
 
-    tasks: PositiveInt = 256
+    tasks: PositiveInt = 300
     """Train tasks the teacher plays; every talent is played on each, which measures the arms."""
-    forced_arms: Annotated[int, Field(ge=0)] = 3
+    forced_arms: Annotated[int, Field(ge=0)] = 2
     """Conversations a task under other talents than the best, to teach following the one that is given."""
     null_share: Fraction = 0.1
     """Share of the conversations told without a talent, so that the null arm is in distribution."""
@@ -110,7 +110,7 @@ class SftSection(Section):
     """Talent-aware supervised fine-tuning (TRL's SFTTrainer)."""
 
     epochs: PositiveInt = 1
-    batch: PositiveInt = 8
+    batch: PositiveInt = 6
     """Conversations an optimiser step."""
     learning_rate: PositiveFloat = 3e-4
     warmup: Fraction = 0.1
@@ -136,6 +136,8 @@ class RlSection(Section):
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     routing_temperature: PositiveFloat = 2.0
     """Talents are drawn and weighted by π^(1/temperature): above 1, a sure router still tries others."""
+    return_temperature: PositiveFloat = 0.5
+    """τ of `contrast_listwise`: how much better an arm must do to be chosen that much more often."""
     routing_weight: NonNegativeFloat = 1.0
     """β_route in J = J_exec + β_route · J_route."""
     shrinkage: NonNegativeFloat = 0.0
