@@ -23,7 +23,7 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only"]
-Estimator = Literal["contrast_distinct", "contrast_listwise", "contrast_null", "all_action", "terminal", "shared"]
+Estimator = Literal["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"]
 System = Literal["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 
@@ -123,21 +123,20 @@ class RlSection(Section):
     """Reinforcement stage (TRL's GRPOTrainer)."""
 
     estimator: Estimator = "contrast_distinct"
-    steps: PositiveInt = 28
-    tasks: PositiveInt = 4
+    steps: PositiveInt = 18
+    tasks: PositiveInt = 6
     """Tasks a step."""
-    arms: PositiveInt = 4
+    arms: PositiveInt = 5
     """Distinct talents sampled from the policy a task."""
     interventions: list[Literal["null", "strategy_only", "skills_only"]] = []
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
     learning_rate: PositiveFloat = 3e-5
+    """At the first step; it falls to 0 in a straight line."""
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     routing_temperature: PositiveFloat = 2.0
     """Talents are drawn and weighted by π^(1/temperature): above 1, a sure router still tries others."""
-    return_temperature: PositiveFloat = 0.5
-    """τ of `contrast_listwise`: how much better an arm must do to be chosen that much more often."""
     routing_weight: NonNegativeFloat = 1.0
     """β_route in J = J_exec + β_route · J_route."""
     shrinkage: NonNegativeFloat = 0.0
@@ -149,7 +148,7 @@ class RlSection(Section):
     """Weight of the KL penalty to the SFT checkpoint."""
     epsilon: PositiveFloat = 0.2
     """Clip range of the probability ratio."""
-    save_steps: PositiveInt = 7
+    save_steps: PositiveInt = 6
 
 
 class EvaluateSection(Section):

@@ -11,8 +11,8 @@ import torch
 
 from talentrl.config import Estimator
 
-SUMMED_OVER_ARMS = frozenset({"contrast_distinct", "contrast_listwise", "all_action"})
-"""Estimators that are a sum over a task's arms; the others are means over spans."""
+POLICY_WEIGHTED = frozenset({"contrast_distinct", "all_action"})
+"""Estimators that weight a task's arms by the policy: a sum over arms, where the others are means over spans."""
 _EPSILON = 1e-4
 _ROUNDING = 1e-6
 """Differences of returns in [0, 1] below this are float32 rounding of equal means. They count as 0, since an
@@ -32,7 +32,6 @@ def routing_advantages(
     probabilities_TA: torch.Tensor,
     shrinkage: float = 0.0,
     scale: bool = False,
-    return_temperature: float = 1.0,
 ) -> torch.Tensor:
     """Advantage of each arm's routing span (T, A); 0 for arms whose talent the policy did not sample.
 
@@ -42,11 +41,7 @@ def routing_advantages(
       arms, R̄_a − Σ_{b≠a} π_b R̄_b / (1 − π_a), times π_a (1 − π_a). It is the gradient of the expected return of the
       policy confined to the drawn talents. Unweighted contrasts would push hardest on talents that the policy
       all but excludes already, without bound, since arms drawn without replacement hold many of those.
-    - `contrast_listwise`: softmax(R̄ / τ)_a − π_a over the drawn arms, 0 where their means are equal: the descent
-      direction of the cross-entropy from the returns' softmax to the policy's (ListNet's top-one loss, Cao et al.
-      2007). It does not vanish where the policy is sure and wrong, and stops by itself once the policy is as sure as
-      the returns warrant.
-    - `all_action`: `contrast_distinct` over all talents: the exact gradient of expected return over routing (COMA-style
+    - `all_action`: the same over all talents: the exact gradient of expected return over routing (COMA-style
       baseline, Foerster et al. 2018, eq. 4).
     - `contrast_null`: R̄_a − mean of the null arms.
     - `terminal`: R̄_a − mean return of the batch (REINFORCE with a mean baseline).
@@ -57,25 +52,18 @@ def routing_advantages(
         returns_TAM: returns.
         routed_TA: whether the policy sampled the arm's talent.
         null_TA: whether the arm is the null talent.
-        probabilities_TA: the policy's probability of the arm's talent, for the estimators that name π.
-        return_temperature: τ > 0.
+        probabilities_TA: the policy's probability of the arm's talent; `contrast_distinct` and `all_action` use it.
         shrinkage: κ ≥ 0, towards 0 for small M.
         scale: divide by the root mean square over the batch (never over one task's arms).
     """
     means_TA = arm_means(returns_TAM)
     usable_TA = routed_TA & ~means_TA.isnan()
     filled_TA = means_TA.nan_to_num()
-    policy_TA = probabilities_TA * usable_TA
-    policy_TA = policy_TA / policy_TA.sum(1, keepdim=True).clamp(min=1e-12)
     weights_TA = torch.ones_like(filled_TA)
-    if estimator == "contrast_listwise":
-        used_TA = means_TA.masked_fill(~usable_TA, torch.nan)
-        tied_T = (_difference(used_TA, used_TA.nanmean(1, keepdim=True)) == 0).all(1)
-        filled_TA = (filled_TA / return_temperature).masked_fill(~usable_TA, -torch.inf).softmax(1)
-        baseline_TA = policy_TA.masked_fill(tied_T[:, None], torch.nan)
-    elif estimator in SUMMED_OVER_ARMS:
-        weights_TA = policy_TA
-        baseline_TA = (policy_TA * filled_TA).sum(1, keepdim=True)
+    if estimator in POLICY_WEIGHTED:
+        weights_TA = probabilities_TA * usable_TA
+        weights_TA = weights_TA / weights_TA.sum(1, keepdim=True).clamp(min=1e-12)
+        baseline_TA = (weights_TA * filled_TA).sum(1, keepdim=True)
     elif estimator == "contrast_null":
         reference_TA = means_TA.masked_fill(~null_TA, torch.nan)
         baseline_TA = reference_TA.nanmean(1, keepdim=True)

@@ -12,7 +12,7 @@ import torch
 
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
-from talentrl.learning.advantages import SUMMED_OVER_ARMS, execution_advantages, routing_advantages, row_coefficients
+from talentrl.learning.advantages import POLICY_WEIGHTED, execution_advantages, routing_advantages, row_coefficients
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner, Routing
@@ -71,7 +71,7 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
     """Advantage of every token after the prompt, one tensor a rollout; 0 on all masked tokens.
 
     Execution tokens get A_exec. The routing span of an arm's first rollout gets β_route · A_route, divided by
-    the number of spans (of tasks for the estimators that sum over arms) and by what TRL's
+    the number of spans (of tasks for the estimators that weight a task's talents by the policy) and by what TRL's
     loss will multiply it with, so that the total is
     J = J_exec + β_route · mean over spans of A_route · (sum of the span's log-probabilities).
     """
@@ -84,13 +84,12 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
         arms.probabilities_TA,
         settings.shrinkage,
         scale=settings.scale_rewards != "none",
-        return_temperature=settings.return_temperature,
     )
     within = "task" if settings.estimator == "shared" else "arm"
     exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
     trained = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
     coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)
-    spans = len(arms.routed_TA) if settings.estimator in SUMMED_OVER_ARMS else max(1, int(arms.routed_TA.sum()))
+    spans = len(arms.routed_TA) if settings.estimator in POLICY_WEIGHTED else max(1, int(arms.routed_TA.sum()))
     advantages = []
     for row, episode in enumerate(arms.episodes):
         route = 0.0
