@@ -123,7 +123,7 @@ class RlSection(Section):
     """Reinforcement stage (TRL's GRPOTrainer)."""
 
     estimator: Estimator = "contrast_distinct"
-    steps: PositiveInt = 18
+    steps: PositiveInt = 16
     tasks: PositiveInt = 6
     """Tasks a step."""
     arms: PositiveInt = 5
@@ -132,8 +132,10 @@ class RlSection(Section):
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
-    learning_rate: PositiveFloat = 3e-5
-    """At the first step; it falls to 0 in a straight line."""
+    learning_rate: PositiveFloat = 8e-6
+    """After the warm-up; then it falls to 0 in a straight line."""
+    warmup: Fraction = 0.2
+    """Share of the steps in which the learning rate rises: Adam's first steps are whole steps in every weight."""
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     routing_temperature: PositiveFloat = 2.0
     """Talents are drawn and weighted by π^(1/temperature): above 1, a sure router still tries others."""
@@ -148,7 +150,7 @@ class RlSection(Section):
     """Weight of the KL penalty to the SFT checkpoint."""
     epsilon: PositiveFloat = 0.2
     """Clip range of the probability ratio."""
-    save_steps: PositiveInt = 6
+    save_steps: PositiveInt = 4
 
 
 class EvaluateSection(Section):
