@@ -1,4 +1,4 @@
-"""The `talentrl` command, run in a project's root: look at its bank, its routing and its agent.
+"""The `talentrl` command, run in a project's root: look at its bank, its retrieval, its routing and its agent.
 
 Results go to stdout; progress, warnings and errors go to stderr. Bad input ends a command with one line a problem
 and exit code 2. What is slow to import is imported inside the command that needs it.
