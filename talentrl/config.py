@@ -90,7 +90,7 @@ class RolloutSection(Section):
     turns: PositiveInt = 4
     """Assistant turns after the routing turn; the last one should answer."""
     routing_tokens: PositiveInt = 16
-    turn_tokens: PositiveInt = 24
+    turn_tokens: PositiveInt = 64
     batch: PositiveInt = 64
     """Rollouts generated side by side. Results do not depend on it."""
 
@@ -98,10 +98,10 @@ class RolloutSection(Section):
 class DemosSection(Section):
     """Demonstrations by the scripted teacher."""
 
-    tasks: PositiveInt = 450
+    tasks: PositiveInt = 300
     """Train tasks the teacher plays; every talent is played on each, which measures the arms."""
-    forced_share: Fraction = 0.6
-    """Share of the tasks that also give a conversation under another talent than the best, to teach following."""
+    forced_arms: Annotated[int, Field(ge=0)] = 2
+    """Conversations a task under other talents than the best, to teach following the one that is given."""
     null_share: Fraction = 0.1
     """Share of the conversations told without a talent, so that the null arm is in distribution."""
 
@@ -110,7 +110,8 @@ class SftSection(Section):
     """Talent-aware supervised fine-tuning (TRL's SFTTrainer)."""
 
     epochs: PositiveInt = 1
-    batch: PositiveInt = 4
+    batch: PositiveInt = 6
+    """Conversations an optimiser step."""
     learning_rate: PositiveFloat = 3e-4
     warmup: Fraction = 0.1
     frozen_layers: Annotated[int, Field(ge=0)] = 0
@@ -122,17 +123,22 @@ class RlSection(Section):
     """Reinforcement stage (TRL's GRPOTrainer)."""
 
     estimator: Estimator = "contrast_distinct"
-    steps: PositiveInt = 28
-    tasks: PositiveInt = 4
+    steps: PositiveInt = 16
+    tasks: PositiveInt = 6
     """Tasks a step."""
-    arms: PositiveInt = 4
+    arms: PositiveInt = 5
     """Distinct talents sampled from the policy a task."""
     interventions: list[Literal["null", "strategy_only", "skills_only"]] = []
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
-    learning_rate: PositiveFloat = 3e-5
+    learning_rate: PositiveFloat = 8e-6
+    """After the warm-up; then it falls to 0 in a straight line."""
+    warmup: Fraction = 0.2
+    """Share of the steps in which the learning rate rises: Adam's first steps are whole steps in every weight."""
     frozen_layers: Annotated[int, Field(ge=0)] = 0
+    routing_temperature: PositiveFloat = 2.0
+    """Talents are drawn and weighted by π^(1/temperature): above 1, a sure router still tries others."""
     routing_weight: NonNegativeFloat = 1.0
     """β_route in J = J_exec + β_route · J_route."""
     shrinkage: NonNegativeFloat = 0.0
@@ -144,7 +150,7 @@ class RlSection(Section):
     """Weight of the KL penalty to the SFT checkpoint."""
     epsilon: PositiveFloat = 0.2
     """Clip range of the probability ratio."""
-    save_steps: PositiveInt = 7
+    save_steps: PositiveInt = 4
 
 
 class EvaluateSection(Section):

@@ -20,7 +20,7 @@ def run(params: Params, run: Run) -> None:
     tasks = TaskSet.read(layout.TASKS).split("train", params.demos.tasks)
     measured = measure_arms(runner, play, tasks, params.seed)
     conversations = choose_conversations(
-        runner, play, tasks, measured, params.demos.forced_share, params.demos.null_share, params.seed
+        runner, play, tasks, measured, params.demos.forced_arms, params.demos.null_share, params.seed
     )
     findings = lint_demonstrations(runner, conversations)
     write_episodes(layout.DEMOS, episodes_frame(conversations))

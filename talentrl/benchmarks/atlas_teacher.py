@@ -77,8 +77,8 @@ def _search(query: str) -> Generator[str, str, list[Fact]]:
     return [fact for fact in map(read_fact, lines) if fact]
 
 
-def _answer(text: str) -> str:
-    return f"<answer>{text}</answer>"
+def _answer(text: str, working: str = "") -> str:
+    return f"{working} <answer>{text}</answer>".lstrip()
 
 
 def _value(facts: list[Fact], name: str, relation: str) -> str | None:
@@ -125,14 +125,17 @@ def _linked(facts: list[Fact], place: str, via: str | None) -> str | None:
 def _best_of(question: Question, number: int) -> Play:
     """Measure `number` names in turn; answer with the one that wins."""
     measured: dict[str, float] = {}
+    values = []
     for position in range(number):
         name = question.name(position)
         facts = yield from _search(f"{name} {question.word}")
-        value = read_number(_value(facts, name, question.relation) or "")
+        stated = _value(facts, name, question.relation) or ""
+        value = read_number(stated)
         if value is not None:
             measured[name] = value
+            values.append(f"{name} {stated}.")
     choose = max if question.direction == "max" else min
-    yield _answer(choose(measured, key=measured.__getitem__) if measured else question.name(0))
+    yield _answer(choose(measured, key=measured.__getitem__) if measured else question.name(0), " ".join(values))
 
 
 def _compare(question: Question) -> Play:
@@ -154,13 +157,16 @@ def _neighbours(name: str) -> Generator[str, str, list[str]]:
 def _intersect(question: Question) -> Play:
     first = yield from _neighbours(question.name(0))
     second = yield from _neighbours(question.name(1))
-    common = [name for name in first if name in second]
-    yield _answer((common or first or second or ["none"])[0])
+    common = next((name for name in first if name in second), None)
+    alone = first[: first.index(common)] if common else first
+    working = [f"{name} no." for name in alone] + ([f"{common} yes."] if common else [])
+    yield _answer(common or next(iter(first + second), "none"), " ".join(working))
 
 
 def _count(question: Question) -> Play:
     items = yield from _neighbours(question.name(0))
-    yield _answer(str(len(items)))
+    working = [f"{number} {item}." for number, item in enumerate(items, start=1)]
+    yield _answer(str(len(items)), " ".join(working))
 
 
 def _verify(question: Question) -> Play:

@@ -27,7 +27,7 @@ class Arms:
     routed_TA: torch.Tensor
     null_TA: torch.Tensor
     probabilities_TA: torch.Tensor
-    """Probability of the arm's talent under the policy, over the talents of the bank; 0 for other arms."""
+    """Probability of the arm's talent under the tempered policy, over the talents of the bank; 0 for other arms."""
 
     @property
     def returns_TAM(self) -> torch.Tensor:
@@ -48,7 +48,7 @@ def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, s
     routed, null, probabilities = [], [], []
     drawn = arms_per_task(settings, len(runner.bank.talents)) - len(settings.interventions)
     for task, turns in zip(tasks, runner.score_talents(tasks), strict=True):
-        distribution = _distribution(turns)
+        distribution = _distribution(turns, settings.routing_temperature)
         talents = _draw_distinct(distribution, drawn, random.Random(derive_seed(seed, "arms", task.task_id)))
         arms = [(Arm(task, "routed", talent), turns[talent]) for talent in talents]
         for intervention in settings.interventions:
@@ -140,12 +140,12 @@ def step_metrics(arms: Arms) -> dict[str, float]:
     }
 
 
-def _distribution(turns: dict[str, Routing]) -> dict[str, float]:
-    """The policy's distribution over the bank's talents, from the log-probabilities of their routing turns."""
+def _distribution(turns: dict[str, Routing], temperature: float) -> dict[str, float]:
+    """The distribution over the bank's talents, proportional to π^(1/temperature) of their routing turns."""
     logits = torch.tensor([sum(turn.logprobs) for turn in turns.values()], dtype=torch.float64)
     if not logits.isfinite().all():
         raise FloatingPointError("a talent's log-probability is no number: the model's weights are broken")
-    return dict(zip(turns, torch.softmax(logits, 0).tolist(), strict=True))
+    return dict(zip(turns, torch.softmax(logits / temperature, 0).tolist(), strict=True))
 
 
 def _draw_distinct(distribution: dict[str, float], count: int, draw: random.Random) -> list[str]:

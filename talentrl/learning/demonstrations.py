@@ -36,15 +36,15 @@ def choose_conversations(
     teacher: Teacher,
     tasks: Sequence[Task],
     measured: Sequence[Sequence[Episode]],
-    forced_share: float,
+    forced_arms: int,
     null_share: float,
     seed: int,
 ) -> list[Episode]:
-    """The conversations to train on, with shuffled menus.
+    """The conversations to train on, those of a task together and with one shuffled menu, so that they share a prompt.
 
     Each task gives its best arm, whose routing turn is a target (intervention `routed`), or, for a share of the
-    tasks, the same demonstration told without a talent (`null`), after flat retrieval. A share of the tasks also
-    gives one arm drawn from the rest (`forced`). Tasks on which every arm fails give nothing.
+    tasks, the same demonstration told without a talent (`null`), after flat retrieval; and `forced_arms` others drawn
+    from the rest (`forced`). Tasks on which every arm fails give nothing.
     """
     conversations = []
     for task, episodes in zip(tasks, measured, strict=True):
@@ -53,11 +53,10 @@ def choose_conversations(
         if best is None or best.talent is None:
             continue
         arms = [("null" if draw.random() < null_share else "routed", best.talent)]
-        if draw.random() < forced_share:
-            rest = [episode.talent for episode in episodes if episode is not best and episode.talent]
-            arms += [("forced", draw.choice(rest))] if rest else []
+        rest = [episode.talent for episode in episodes if episode is not best and episode.talent]
+        arms += [("forced", other) for other in draw.sample(rest, min(forced_arms, len(rest)))]
+        menu = draw.sample(sorted(runner.bank.talents), len(runner.bank.talents))
         for intervention, talent in arms:
-            menu = draw.sample(sorted(runner.bank.talents), len(runner.bank.talents))
             episode = _demonstrate(runner, teacher, task, intervention, talent, seed, tuple(menu))
             conversations.append(episode if episode.value else _without_answer(episode))
     return conversations

@@ -90,7 +90,8 @@ def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scra
         num_generations=group,
         max_completion_length=max_tokens,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant",
+        lr_scheduler_type="linear",
+        warmup_steps=settings.warmup,
         loss_type=settings.loss_type,
         scale_rewards="none",  # advantages are ours
         beta=settings.kl,

@@ -5,6 +5,8 @@ agree token by token. The loss is on the tokens of assistant turns only: executi
 targets; never on questions, talent contexts or retrieved passages.
 """
 
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,21 @@ from trl import SFTConfig, SFTTrainer
 
 from talentrl.config import SftSection
 from talentrl.files import atomic_path
-from talentrl.learning.resuming import EpochOrder, train_or_resume
+from talentrl.learning.resuming import train_or_resume
 from talentrl.policy.model import freeze_lower_layers, load_model, load_tokenizer
 from talentrl.policy.prefix_tree import tree_log_probabilities
 
 _IGNORED = -100
 
 
-def training_rows(episodes: pl.DataFrame) -> list[dict[str, list[int]]]:
-    """`input_ids` and `labels` of each conversation; masked tokens have label −100."""
+def training_rows(episodes: pl.DataFrame, seed: int) -> list[dict[str, list[int]]]:
+    """`input_ids` and `labels` of each conversation; masked tokens have label −100.
+
+    Tasks are shuffled by `seed`; the conversations of one stay together, since they share a prompt.
+    """
+    tasks = episodes["task_id"].unique(maintain_order=True)
+    order = pl.DataFrame({"task_id": tasks.shuffle(seed)})
+    episodes = order.join(episodes, on="task_id", maintain_order="left_right")
     columns = episodes.select("token_ids", "routing_mask", "action_mask")
     return [
         {
@@ -59,8 +67,9 @@ def train_sft(
 
     model, tokenizer = load_model(base), load_tokenizer(base)
     freeze_lower_layers(model, settings.frozen_layers)
-    rows = training_rows(episodes)
-    micro_batch = 2 if settings.batch % 2 == 0 else 1  # a tree's attention is quadratic in its tokens
+    rows = training_rows(episodes, seed)
+    (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
+    micro_batch = math.gcd(settings.batch, together)  # one task's conversations: a tree whose trunk is their prompt
     trainer = _Trainer(
         model=model,
         processing_class=tokenizer,
@@ -77,6 +86,7 @@ def train_sft(
             max_length=max(len(row["input_ids"]) for row in rows),
             seed=seed,
             data_seed=seed,
+            train_sampling_strategy="sequential",  # shuffled above
             save_steps=settings.save_steps,
             save_total_limit=1,
             logging_steps=1,
@@ -95,10 +105,7 @@ def train_sft(
 
 
 class _Trainer(SFTTrainer):
-    """SFTTrainer that scores the labelled tokens only, and whose order of examples survives a kill."""
-
-    def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
-        return EpochOrder(super()._get_train_sampler(dataset), self.args.seed)
+    """SFTTrainer that scores the labelled tokens only."""
 
     def compute_loss(
         self,

@@ -110,6 +110,8 @@ def _explain_refusal(error: Any) -> str:
         429: "the server is overloaded or its disk is past the flood-stage watermark; free space or try later",
         503: "the cluster is not ready (see `GET _cluster/health`)",
     }.get(status)
+    if kind == "media_type_header_exception":
+        advice = "the client is newer than the server; run `pip install 'elasticsearch>=8.19,<9'`"
     return f"Elasticsearch refused ({status} {kind}): {advice + ': ' if advice else ''}{reason(body or kind)}"
 
 

@@ -12,6 +12,7 @@ from talentrl.benchmarks.atlas_families import FAMILIES
 from talentrl.benchmarks.atlas_teacher import TALENTS, play
 from talentrl.benchmarks.taskset import Task, TaskSet
 from talentrl.errors import InputError
+from talentrl.policy.parser import parse_action
 
 SEARCHES = {
     "lookup": 1,
@@ -60,9 +61,9 @@ def run(task: Task, talent: str, search) -> tuple[list[str], str]:
     while match := re.fullmatch(r"<search>(.+)</search>", text):
         queries.append(match[1])
         text = script.send(search(match[1]))
-    answer = re.fullmatch(r"<answer>(.+)</answer>", text)
-    assert answer, text
-    return queries, answer[1]
+    action = parse_action(text)
+    assert action and action.kind == "answer", text
+    return queries, action.argument
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,32 @@ def test_queries_are_name_and_fact(atlas, search):
     queries, _ = run(task, "bridge", search)
     assert queries[0] == f"{place} capital of"
     assert queries[1].endswith(relation.replace("_", " "))
+
+
+BORDERS = {
+    "Chad borders": "The borders of Chad: Chad touches Libya, Niger, Sudan.",
+    "Egypt borders": "The borders of Egypt: Egypt touches Israel, Sudan, Libya.",
+    "Chad population": "Chad has a population of about 16 million.",
+    "Egypt population": "The population of Egypt is about 99 million.",
+}
+
+
+@pytest.mark.parametrize(
+    ("talent", "last"),
+    [
+        ("count", "1 Libya. 2 Niger. 3 Sudan. <answer>3</answer>"),
+        ("intersect", "Libya yes. <answer>Libya</answer>"),
+        ("compare", "Chad 16 million. Egypt 99 million. <answer>Chad</answer>"),
+        ("verify", "<answer>no</answer>"),
+    ],
+)
+def test_it_writes_its_working_down_before_the_answer(talent, last):
+    payload = {"entities": ["Chad", "Egypt"], "relation": "population", "via": None, "claim": None, "direction": "min"}
+    script = play(Task("t", "atlas", "train", "Chad or Egypt?", ("Chad",), payload), talent)
+    text = next(script)
+    while search := re.fullmatch(r"<search>(.+)</search>", text):
+        text = script.send(f"<information>{BORDERS[search[1]]}</information>")
+    assert text == last
 
 
 @pytest.mark.parametrize("talent", TALENTS)

@@ -85,9 +85,11 @@ def test_collect_repeats_itself_and_depends_on_the_seed(runner: ToyRunner) -> No
     assert ids(3) != ids(4)
 
 
-def test_distinct_arms_are_drawn_by_their_probability(runner: ToyRunner) -> None:
-    """The first arm is a draw from π, so its share of 400 draws is near the policy's probability."""
-    chances = {talent: turn.probability or 0.0 for talent, turn in runner.score_talents(toy_tasks(1))[0].items()}
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_distinct_arms_are_drawn_by_their_tempered_probability(runner: ToyRunner, temperature: float) -> None:
+    """The first arm is a draw from π^(1/temperature), so its share of 400 draws is near that."""
+    scored = runner.score_talents(toy_tasks(1))[0]
+    chances = {talent: (turn.probability or 0.0) ** (1 / temperature) for talent, turn in scored.items()}
     total = sum(chances.values())
     first: Counter[str | None] = Counter()
     runner_run, runner.run = (
@@ -98,10 +100,12 @@ def test_distinct_arms_are_drawn_by_their_probability(runner: ToyRunner) -> None
     )
     try:
         for seed in range(400):
-            arms, _ = collected(runner, tasks=1, seed=seed, arms=2, rollouts=1)
+            arms, _ = collected(runner, tasks=1, seed=seed, arms=2, rollouts=1, routing_temperature=temperature)
             first[arms.episodes[0].talent] += 1
     finally:
         runner.run = runner_run  # type: ignore[method-assign]
+    last = [chances[episode.talent or ""] / total for episode in arms.episodes]
+    assert arms.probabilities_TA[0].tolist() == pytest.approx(last)  # also what weights them
     for talent, chance in chances.items():
         p = chance / total
         assert abs(first[talent] / 400 - p) < 4 * (p * (1 - p) / 400) ** 0.5 + 0.005, talent

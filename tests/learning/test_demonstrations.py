@@ -42,11 +42,11 @@ def choose(
     runner: ToyRunner,
     measured: list[list[Episode]],
     tasks: list[Task] | None = None,
-    forced_share: float = 0.0,
+    forced_arms: int = 0,
     null_share: float = 0.0,
     seed: int = 1,
 ) -> list[Episode]:
-    return choose_conversations(runner, teacher, tasks or toy_tasks(6), measured, forced_share, null_share, seed)
+    return choose_conversations(runner, teacher, tasks or toy_tasks(6), measured, forced_arms, null_share, seed)
 
 
 def test_every_talent_is_played_on_every_task_also_where_it_fails(measured: list[list[Episode]]) -> None:
@@ -81,23 +81,29 @@ def test_ties_are_broken_by_lot(runner: ToyRunner, measured: list[list[Episode]]
 
 
 def test_other_arms_teach_execution_with_their_routing_masked(runner: ToyRunner, measured: list[list[Episode]]) -> None:
-    conversations = choose(runner, measured, forced_share=1.0)
+    conversations = choose(runner, measured, forced_arms=1)
     assert len(conversations) == 5 * 2
     for best, other in zip(conversations[::2], conversations[1::2], strict=True):
         assert other.task_id == best.task_id
         assert other.talent != best.talent
         assert other.intervention == "forced"
         assert not any(other.routing_mask)
-    many = [replace(toy_tasks(1)[0], task_id=f"task{i}") for i in range(300)]
-    shares = choose(runner, [measured[0]] * 300, many, forced_share=0.25)
-    assert 0.17 < sum(e.intervention == "forced" for e in shares) / 300 < 0.33
+    two, all_of_them = (choose(runner, measured[:1], toy_tasks(1), forced_arms=number) for number in (2, 9))
+    assert len({e.talent for e in two}) == 3
+    assert {e.talent for e in all_of_them} == set(TALENTS)
+
+
+def test_conversations_of_a_task_share_their_prompt(runner: ToyRunner, measured: list[list[Episode]]) -> None:
+    conversations = choose(runner, measured, forced_arms=1)
+    for one, other in zip(conversations[::2], conversations[1::2], strict=True):
+        assert one.token_ids[: one.prompt_tokens] == other.token_ids[: other.prompt_tokens]
 
 
 def test_a_wrong_answer_is_not_taught_but_the_way_to_it_is(runner: ToyRunner, measured: list[list[Episode]]) -> None:
     forced = [
         episode
         for seed in range(8)
-        for episode in choose(runner, measured, forced_share=1.0, seed=seed)
+        for episode in choose(runner, measured, forced_arms=1, seed=seed)
         if episode.intervention == "forced"
     ]
 
@@ -135,19 +141,19 @@ def test_menus_are_shuffled_and_complete(runner: ToyRunner, measured: list[list[
         assert min(places.values()) > 0
         return tuple(sorted(places, key=lambda talent: places[talent]))
 
-    orders = {menu(episode) for episode in choose(runner, measured, forced_share=1.0)}
-    assert len(orders) > 6
+    orders = {menu(episode) for seed in range(4) for episode in choose(runner, measured, seed=seed)}
+    assert len(orders) > 10
     assert len({order[0] for order in orders}) == len(TALENTS)
 
 
 def test_the_choice_repeats_itself(runner: ToyRunner, measured: list[list[Episode]]) -> None:
-    one, other = choose(runner, measured, forced_share=1.0), choose(runner, measured, forced_share=1.0)
+    one, other = choose(runner, measured, forced_arms=1), choose(runner, measured, forced_arms=1)
     assert [e.token_ids for e in one] == [e.token_ids for e in other]
-    assert [e.token_ids for e in one] != [e.token_ids for e in choose(runner, measured, forced_share=1.0, seed=2)]
+    assert [e.token_ids for e in one] != [e.token_ids for e in choose(runner, measured, forced_arms=1, seed=2)]
 
 
 def test_lint_measures_a_good_set(runner: ToyRunner, measured: list[list[Episode]]) -> None:
-    conversations = choose(runner, measured, forced_share=1.0)
+    conversations = choose(runner, measured, forced_arms=1)
     found = lint_demonstrations(runner, conversations)
     assert found["conversations"] == 10
     assert found["tokens"] == sum(len(e.token_ids) for e in conversations)

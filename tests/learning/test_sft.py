@@ -50,7 +50,7 @@ def spoken(labels: Sequence[int]) -> list[str]:
 
 
 def test_loss_is_on_the_routing_target_and_the_executions_literally(runner: ToyRunner) -> None:
-    (row,) = training_rows(episodes_frame([demonstrate(runner)]))
+    (row,) = training_rows(episodes_frame([demonstrate(runner)]), 0)
     assert spoken(row["labels"]) == ["<talent>gold</talent>", *SCRIPT]
     kept = [(token, label) for token, label in zip(row["input_ids"], row["labels"], strict=True) if label != -100]
     assert all(token == label for token, label in kept)
@@ -69,7 +69,7 @@ def test_loss_is_on_the_routing_target_and_the_executions_literally(runner: ToyR
 
 @pytest.mark.parametrize("intervention", ["forced", "null"])
 def test_a_routing_turn_that_is_no_target_carries_no_loss(runner: ToyRunner, intervention: str) -> None:
-    (row,) = training_rows(episodes_frame([demonstrate(runner, intervention)]))
+    (row,) = training_rows(episodes_frame([demonstrate(runner, intervention)]), 0)
     assert spoken(row["labels"]) == SCRIPT
 
 
@@ -104,6 +104,25 @@ def test_demonstrations_have_the_layout_of_rollouts(
     assert (demonstration.value, demonstration.stop_reason) == (rollout.value, rollout.stop_reason) == (1.0, "answered")
 
 
+def test_tasks_are_shuffled_by_the_seed_and_their_conversations_stay_together() -> None:
+    ids = [task for task in range(20) for _ in range(3)]
+    frame = pl.DataFrame(
+        {
+            "task_id": [f"task{task}" for task in ids],
+            "token_ids": [[task] for task in ids],
+            "routing_mask": [[True]] * len(ids),
+            "action_mask": [[False]] * len(ids),
+        }
+    )
+    orders = []
+    for seed in (0, 0, 1):
+        tasks = [row["input_ids"][0] for row in training_rows(frame, seed)]
+        assert tasks[::3] == tasks[1::3] == tasks[2::3]
+        assert sorted(tasks[::3]) == list(range(20))
+        orders.append(tasks[::3])
+    assert orders[0] == orders[1] != orders[2]
+
+
 class Batches(TrainerCallback):
     """Keeps the batches of an epoch and the sizes of the optimiser steps."""
 
@@ -131,7 +150,7 @@ def test_trl_trains_on_our_labels_and_nothing_is_cut(runner: ToyRunner, tiny_mod
         for batch in keep.batches
         for ids, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True)
     ]
-    expected = [(row["input_ids"], row["labels"]) for row in training_rows(frame)]
+    expected = [(row["input_ids"], row["labels"]) for row in training_rows(frame, 0)]
     assert sorted((ids, labels) for ids, labels, _ in rows) == sorted(expected)
     assert all(set(padding) <= {-100} for _, _, padding in rows)
     assert len(history) == 2  # 5 conversations in steps of 4

@@ -191,6 +191,20 @@ def test_a_refusal_is_one_line_that_says_what_to_do(status, message, asked):
     assert "\n" not in str(caught.value)
 
 
+def test_a_client_newer_than_the_server_names_the_one_to_install():
+    from elastic_transport import ApiResponseMeta, HttpHeaders, NodeConfig
+    from elasticsearch import BadRequestError
+
+    meta = ApiResponseMeta(400, "1.1", HttpHeaders(), 0.0, NodeConfig("http", "localhost", 9200))
+    body = {"error": {"type": "media_type_header_exception", "reason": "Accept version must be either 8 or 7"}}
+
+    def refuse(**_):
+        raise BadRequestError("media_type_header_exception", meta, body)
+
+    with pytest.raises(InputError, match=r"pip install 'elasticsearch>=8.19,<9'.*Accept version"):
+        request(refuse)
+
+
 def test_another_product_is_named_as_such():
     client = connect({"ELASTICSEARCH_URL": Scripted(200, product="Something").url})
     with pytest.raises(InputError, match="what answers there is not Elasticsearch"):
