@@ -1,4 +1,4 @@
-"""The `talentrl` command, run in a project's root: look at its bank, its routing and its agent.
+"""The `talentrl` command, run in a project's root: look at its bank, its retrieval, its routing and its agent.
 
 Results go to stdout; progress, warnings and errors go to stderr. Bad input ends a command with one line a problem
 and exit code 2. What is slow to import is imported inside the command that needs it.
@@ -20,6 +20,7 @@ from talentrl.errors import InputError
 from talentrl.offline import set_environment
 
 if TYPE_CHECKING:
+    from talentrl.bank.bank import SkillBank
     from talentrl.rollouts.runner import RolloutRunner
 
 
@@ -46,17 +47,25 @@ bank_app = typer.Typer(help="Check and show a skill bank.", no_args_is_help=True
 app.add_typer(bank_app, name="bank")
 
 
-def _checked_question(question: str) -> str:
-    text = question.strip()
+retrieval_app = typer.Typer(help="Measure retrieval.", no_args_is_help=True)
+app.add_typer(retrieval_app, name="retrieval")
+
+
+def _checked_text(param: typer.CallbackParam, given: str) -> str:
+    text = given.strip()
     # An argument that is not in the terminal's encoding reaches Python with surrogates in it.
     if not text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"QUESTION: found {question!r}, expected a question in valid text")
+        raise InputError(f"{param.metavar}: found {given!r}, expected words in valid text")
     return text
 
 
-Question = Annotated[
-    str, typer.Argument(metavar="QUESTION", help="The question, in quotes.", callback=_checked_question)
-]
+def _checked_count(param: typer.CallbackParam, given: int | None) -> int | None:
+    if given is not None and given < 1:
+        raise InputError(f"{param.opts[0]}: found {given}, expected at least 1")
+    return given
+
+
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.", callback=_checked_text)]
 TalentOption = Annotated[
     str | None, typer.Option("--talent", metavar="ID", help="Use this talent, whatever the policy chooses.")
 ]
@@ -161,7 +170,8 @@ def route(
         _print_json({**record, "talent": chosen, "skills": [asdict(hit) for hit in hits]})
         return
     display.show_probabilities(console, runner.bank, ranked, str(checkpoint))
-    display.show_hits(console, runner.bank, hits, chosen, runner.retriever.prior_weight)
+    texts = {hit.id: runner.bank.skills[hit.id].description for hit in hits}
+    display.show_hits(console, f"Skills under {chosen}", hits, texts, runner.retriever.prior_weight)
 
 
 @app.command()
@@ -197,6 +207,92 @@ def ask(
 
 
 @app.command()
+def search(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, in quotes.", callback=_checked_text)],
+    talent: Annotated[
+        str | None, typer.Option("--talent", metavar="ID", help="Lift the skills associated with this talent.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", metavar="N", help="How many to show.", callback=_checked_count)] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of every score.")] = False,
+    passages: Annotated[bool, typer.Option("--passages", help="Search the passages, which know no talent.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the skills, or the passages, that retrieval finds for a text. Needs the indices, not a model."""
+    from talentrl import display
+    from talentrl.config import load_params
+
+    if passages and talent is not None:
+        raise InputError(f"--talent: found {talent!r} beside --passages, expected one of the two")
+    settings = load_params().retrieval
+    bank = None if passages else _checked_bank(talent)
+    console = _console(stderr=as_json)
+    with console.status("Searching"):
+        from talentrl.retrieval.backends import open_index
+        from talentrl.retrieval.encoder import load_encoder
+        from talentrl.retrieval.skills import SkillRetriever
+
+        folder = layout.SKILL_INDEX if bank else layout.PASSAGE_INDEX
+        index = open_index(folder, load_encoder(settings.encoder), settings)
+        if bank:
+            hits = SkillRetriever(index, bank, settings.prior_weight).retrieve(text, talent, k)
+            texts = {hit.id: bank.skills[hit.id].description for hit in hits}
+        else:
+            hits = index.search(text, k)
+            texts = {document.id: document.text for document in index.documents([hit.id for hit in hits])}
+    if as_json:
+        _print_json({"text": text, "talent": talent, "hits": [asdict(hit) for hit in hits]})
+        return
+    title = "Passages" if passages else f"Skills under {talent}" if talent else "Skills"
+    display.show_hits(console, title, hits, texts, settings.prior_weight if explain else None)
+
+
+@retrieval_app.command("evaluate")
+def retrieval_evaluate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Questions with marked paragraphs; else the project's skills."),
+    ] = None,
+    questions: Annotated[
+        int | None,
+        typer.Option("--questions", metavar="N", help="Only the first N of each set.", callback=_checked_count),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", dir_okay=False, help="Also write all figures as JSON.")
+    ] = None,
+) -> None:
+    """Compare BM25, dense and hybrid retrieval on labelled questions, and choose α and fusion on half of them.
+
+    FILE has the form of `tasks.path` (JSONL, plain, .gz or .xz); relevant are its supporting paragraphs. Without one,
+    the queries are the project's dev tasks, and relevant are the skills of the talent that fits a task's family.
+    """
+    from talentrl import display
+    from talentrl.benchmarks.taskset import TaskSet
+    from talentrl.config import load_params
+    from talentrl.evaluation.labels import passage_set, skill_set
+    from talentrl.evaluation.retrieval import evaluate_retrieval
+    from talentrl.files import write_text
+    from talentrl.provenance import provenance
+
+    params = load_params()
+    if files:
+        sets = [passage_set(file, questions) for file in files]
+    else:
+        sets = [skill_set(_checked_bank(None), TaskSet.read(layout.TASKS).split("dev", questions))]
+    console = _console()
+    with _console(stderr=True).status("Loading the encoder"):
+        from talentrl.retrieval.cache import CachedEncoder
+        from talentrl.retrieval.encoder import load_encoder
+
+        encoder = CachedEncoder(load_encoder(params.retrieval.encoder), layout.EMBEDDINGS)
+    evaluation = evaluate_retrieval(sets, encoder, params.retrieval, params.seed)
+    display.show_retrieval(console, evaluation)
+    if output is not None:
+        used = params.retrieval.model_dump(include={"backend", "fusion", "alpha", "candidates"})
+        origin = {"encoder": encoder.fingerprint, "retrieval": used, "seed": params.seed, **provenance()}
+        write_text(output, json.dumps({**origin, **evaluation.record()}, ensure_ascii=False, indent=1) + "\n")
+
+
+@app.command()
 def profile(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a file in profiles/, without .yaml.")],
 ) -> None:
@@ -225,6 +321,16 @@ def _bank_folder() -> Path:
     return Path(load_params().bank.path)
 
 
+def _checked_bank(talent: str | None) -> "SkillBank":
+    """The project's compiled bank, once it is known to have `talent` (if one is named)."""
+    from talentrl.bank.bank import SkillBank
+
+    bank = SkillBank.read_json(layout.BANK)
+    if talent is not None and talent not in bank.talents:
+        raise _unknown("talent", talent, bank.talents, layout.BANK)
+    return bank
+
+
 def _unknown(kind: str, name: str, known: Collection[str], origin: Path) -> InputError:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
     return InputError(f"no {kind} {name!r} in {origin}; nearest: {', '.join(near) or 'there is none'}")
@@ -232,13 +338,10 @@ def _unknown(kind: str, name: str, known: Collection[str], origin: Path) -> Inpu
 
 def _open_runner(checkpoint: Path, talent: str | None, console: Console) -> "RolloutRunner":
     """The project's runner over `checkpoint`, once it is known that the bank has `talent` (if one is named)."""
-    from talentrl.bank.bank import SkillBank
     from talentrl.config import load_params
 
     params = load_params()
-    bank = SkillBank.read_json(layout.BANK)
-    if talent is not None and talent not in bank.talents:
-        raise _unknown("talent", talent, bank.talents, layout.BANK)
+    _checked_bank(talent)
     with console.status(f"Loading {checkpoint}"):
         from transformers.utils import logging
 

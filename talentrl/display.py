@@ -4,6 +4,7 @@ Texts come from files and models, so they are never read as markup.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +13,11 @@ from talentrl.bank.bank import SkillBank
 from talentrl.bank.skill import render_skill
 from talentrl.bank.talent import Talent, render_talent
 from talentrl.retrieval.index import Hit
+
+if TYPE_CHECKING:
+    from talentrl.evaluation.retrieval import RetrievalEvaluation
+
+_INTERVAL = ("value", "95 % interval", "p", "test")
 
 
 def show_bank(console: Console, bank: SkillBank) -> None:
@@ -57,14 +63,48 @@ def show_probabilities(console: Console, bank: SkillBank, probabilities: Mapping
     console.print(table)
 
 
-def show_hits(console: Console, bank: SkillBank, hits: Sequence[Hit], talent: str, prior_weight: float) -> None:
-    """Retrieved skills with the parts of their scores."""
-    table = _table(f"Skills under {talent}", "skill", "score", "bm25", "dense", "prior", "description")
-    table.caption = f"score = fused bm25 and dense, in standard deviations, + {prior_weight:g} · prior"
+def show_hits(
+    console: Console, title: str, hits: Sequence[Hit], texts: Mapping[str, str], prior_weight: float | None = None
+) -> None:
+    """Found documents, the best first, with their `texts` by id; given λ, also the parts of their scores."""
+    parts = [] if prior_weight is None else ["bm25", "dense", "prior"]
+    table = _table(title, "id", "score", *parts, "text")
+    if prior_weight is not None:
+        table.caption = f"score = fused bm25 and dense, in standard deviations, + {prior_weight:g} · prior"
     for hit in hits:
-        parts = [f"{value:.3f}" for value in (hit.score, hit.bm25, hit.dense, hit.prior)]
-        table.add_row(hit.id, *parts, bank.skills[hit.id].description)
+        table.add_row(hit.id, *(f"{getattr(hit, part):.3f}" for part in ["score", *parts]), texts[hit.id])
     console.print(table)
+
+
+def show_retrieval(console: Console, evaluation: "RetrievalEvaluation") -> None:
+    """The sweep on the tuning halves, then each set's held-out half: systems, and their paired differences."""
+    from talentrl.evaluation.retrieval import MEASURES, PRIMARY, Setting
+
+    def shown(setting: Setting) -> str:
+        return f"{setting.fusion}, α = {setting.alpha:g}"
+
+    names = evaluation.sets["set"].to_list()
+    sweep = _table(f"Tuning halves: {PRIMARY}", "setting", *names, "mean")
+    for (fusion, alpha), rows in evaluation.sweep.group_by("fusion", "alpha", maintain_order=True):
+        setting, values = Setting(fusion, alpha), rows[PRIMARY].to_list()
+        mark = " (best)" if setting == evaluation.chosen else ""
+        sweep.add_row(shown(setting) + mark, *(f"{value:.3f}" for value in [*values, sum(values) / len(values)]))
+    console.print(sweep)
+    for sizes in evaluation.sets.iter_rows(named=True):
+        title = f"Held-out half of {sizes['set']}: {sizes['held_out']} queries, {sizes['documents']} documents"
+        systems = _table(title, "system", "setting", *MEASURES, f"{PRIMARY}, 95 % interval")
+        for (system,), rows in evaluation.systems.filter(set=sizes["set"]).group_by("system", maintain_order=True):
+            first, primary = rows.row(0, named=True), rows.filter(measure=PRIMARY).row(0, named=True)
+            setting = Setting(first["fusion"], first["alpha"])
+            values = [f"{value:.3f}" for value in rows["value"]]
+            systems.add_row(system, shown(setting), *values, f"{primary['low']:.3f} to {primary['high']:.3f}")
+        console.print(systems)
+    differences = _table(f"Paired differences in {PRIMARY}, held-out halves", "set", "difference", *_INTERVAL)
+    for row in evaluation.differences.filter(measure=PRIMARY).iter_rows(named=True):
+        interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
+        pair = f"{row['first']} - {row['second']}"
+        differences.add_row(row["set"], pair, f"{row['value']:+.3f}", interval, f"{row['p_value']:.4f}", row["test"])
+    console.print(differences)
 
 
 def show_turn(console: Console, label: str, text: str) -> None:

@@ -23,6 +23,8 @@ METRICS = Path("metrics")
 REPORT = Path("reports") / "index.html"
 SCRATCH = Path("scratch")
 """Checkpoints of a training stage under way; not a stage output, so that a killed stage can resume."""
+EMBEDDINGS = SCRATCH / "embeddings.sqlite"
+"""Vectors of all texts that were ever indexed, so that a rebuilt index embeds only new ones."""
 
 
 def newest_checkpoint() -> Path:

@@ -3,6 +3,7 @@
 from talentrl import layout
 from talentrl.bank.bank import SkillBank
 from talentrl.config import Params
+from talentrl.retrieval.cache import CachedEncoder
 from talentrl.retrieval.encoder import load_encoder
 from talentrl.rollouts.assembly import build_indices
 from talentrl.tracking import Run
@@ -12,7 +13,8 @@ from tasks.stage import run_stage
 def run(params: Params, run: Run) -> None:
     """Encode and index the compiled bank and the task set's passages."""
     bank = SkillBank.read_json(layout.BANK)
-    build_indices(bank, layout.TASKS, load_encoder(params.retrieval.encoder), params.retrieval)
+    encoder = CachedEncoder(load_encoder(params.retrieval.encoder), layout.EMBEDDINGS)
+    build_indices(bank, layout.TASKS, encoder, params.retrieval)
     run.tag("skillbank.digest", bank.digest)
 
 

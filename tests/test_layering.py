@@ -35,7 +35,7 @@ ALLOWED = {
     "evaluation": ROLLOUTS_AND_BELOW,
     # What the command line is made of stands on top.
     "agent": ROLLOUTS_AND_BELOW,
-    "display": ROLLOUTS_AND_BELOW,
+    "display": {"evaluation", *ROLLOUTS_AND_BELOW},
     "cli": {"agent", "display", "learning", "evaluation", "tracking", "__init__", *ROLLOUTS_AND_BELOW},
 }
 HEAVY = (

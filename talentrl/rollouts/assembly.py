@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import polars as pl
+
 from talentrl import layout
 from talentrl.bank.bank import SkillBank
 from talentrl.benchmarks.taskset import PASSAGE_SCHEMA, read_parquet
@@ -22,11 +24,15 @@ def build_indices(bank: SkillBank, tasks: Path, encoder: Encoder, settings: Retr
     if passages.is_empty():
         raise InputError(f"{tasks / 'passages.parquet'}: the passage set is empty, expected at least one passage")
     build_index(layout.SKILL_INDEX, skill_documents(bank), encoder, settings)
-    documents = [
+    build_index(layout.PASSAGE_INDEX, passage_documents(passages), encoder, settings)
+
+
+def passage_documents(passages: pl.DataFrame) -> list[Document]:
+    """What an index of passages (`PASSAGE_SCHEMA`) holds: each is found by its title and text."""
+    return [
         Document(id, text if title in text else f"{title}\n{text}", {"title": title, "text": text})
         for id, title, text in passages.iter_rows()
     ]
-    build_index(layout.PASSAGE_INDEX, documents, encoder, settings)
 
 
 def open_retriever(bank: SkillBank, encoder: Encoder, settings: RetrievalSection) -> SkillRetriever:

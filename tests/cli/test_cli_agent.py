@@ -86,7 +86,7 @@ def test_route_sorts_talents_and_shows_score_parts(script: Callable[..., None]) 
     assert rows[1] == "lookup 0.135 One fact about one thing."
     assert rows[2] == "0.258 any other routing turn"
     assert "Skills under verify" in shown
-    assert holds(result.stdout, ["skill ┃ score ┃ bm25 ┃ dense ┃ prior", "0.800 About copy-answer."])
+    assert holds(result.stdout, ["id ┃ score ┃ bm25 ┃ dense ┃ prior", "0.800 About copy-answer."])
 
 
 def test_route_json_holds_the_same(script: Callable[..., None]) -> None:

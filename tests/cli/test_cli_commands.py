@@ -127,8 +127,8 @@ def test_a_profile_that_cannot_be_applied_changes_nothing(name: str, message: st
         (["ask", "Who?"], "no checkpoint in data/rl, data/sft or data/model: `make repro` makes one"),
         (["ask", "Who?", "--checkpoint", "bank"], "data/bank.json: cannot be read"),
         (["ask", "Who?", "--checkpoint", "nowhere"], "'nowhere' does not exist"),
-        (["ask", " "], "QUESTION: found ' ', expected a question"),
-        (["route", "caf\udce9"], "QUESTION: found 'caf\\udce9', expected a question in valid text"),
+        (["ask", " "], "QUESTION: found ' ', expected words"),
+        (["route", "caf\udce9"], "QUESTION: found 'caf\\udce9', expected words in valid text"),
         (["rout"], "No such command 'rout'"),
     ],
 )
