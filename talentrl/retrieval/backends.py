@@ -31,7 +31,9 @@ def build_index(folder: Path, documents: Iterable[Document], encoder: Encoder, s
     from talentrl.retrieval.elasticsearch import ElasticsearchIndex
 
     digest = sha256(json.dumps([astuple(document) for document in documents]).encode())
-    ElasticsearchIndex.build(connect(), _alias(folder, settings), documents, encoder, digest=digest)
+    ElasticsearchIndex.build(
+        connect(), _alias(folder, settings), documents, encoder, digest=digest, analyzer=settings.analyzer
+    )
     write_text(folder / _REMOTE, json.dumps({"alias": _alias(folder, settings), "digest": digest}) + "\n")
 
 

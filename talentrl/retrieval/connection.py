@@ -106,6 +106,7 @@ def _explain_refusal(error: Any) -> str:
     advice = {
         401: "wrong or missing credentials; set ELASTICSEARCH_API_KEY or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD",
         403: "the credentials lack a privilege, or the index is blocked for writing (a full disk does that)",
+        408: "the cluster is not ready (see `GET _cluster/health`)",
         413: "the request is too large; http.max_content_length on the server limits it",
         429: "the server is overloaded or its disk is past the flood-stage watermark; free space or try later",
         503: "the cluster is not ready (see `GET _cluster/health`)",

@@ -8,7 +8,7 @@ never see a partial index. One shard, so that BM25 counts over all documents and
 2. BM25 of the n nearest neighbours and of the boosted documents.
 
 Both return vectors, from which the cosine is computed here, as the embedded back end does. BM25 is Lucene's over the
-`english` analyser; documents that were replaced or deleted still count in its statistics until Lucene merges them away.
+server's analyser; documents that were replaced or deleted still count in its statistics until Lucene merges them away.
 """
 
 import base64
@@ -71,6 +71,7 @@ class ElasticsearchIndex(HybridIndex):
         encoder: Encoder,
         scoring: Scoring = DEFAULT_SCORING,
         digest: str = "",
+        analyzer: str = "english",
     ) -> "ElasticsearchIndex":
         """Index `documents` anew, move `alias` to the new index, remove those that were behind it or left over.
 
@@ -81,6 +82,7 @@ class ElasticsearchIndex(HybridIndex):
             encoder: makes the vectors.
             scoring: how the opened index scores.
             digest: names the content, for instance the bank's digest; checked when the index is opened.
+            analyzer: the server's text analyser for BM25.
 
         Raises:
             InputError: there are no documents, one cannot be indexed, or the server fails; the alias then still
@@ -98,8 +100,9 @@ class ElasticsearchIndex(HybridIndex):
             "dimension": encoder.dimension,
             "digest": digest,
         }
-        request(client.indices.create, index=name, mappings=_mappings(meta), settings={"number_of_shards": 1})
+        request(client.indices.create, index=name, mappings=_mappings(meta, analyzer), settings={"number_of_shards": 1})
         try:
+            request(client.cluster.health, index=name, wait_for_status="yellow", timeout="30s")
             _bulk(client, _puts(name, checked, vectors))
             request(client.indices.refresh, index=name)
             found = request(client.count, index=name)["count"]
@@ -197,14 +200,14 @@ class ElasticsearchIndex(HybridIndex):
                 )
 
 
-def _mappings(meta: Mapping[str, object]) -> dict[str, Any]:
+def _mappings(meta: Mapping[str, object], analyzer: str) -> dict[str, Any]:
     """What is stored of a document. Neighbours are searched in float32: servers would quantise by default."""
     return {
         "dynamic": False,
         "_meta": {_META: meta},
         "properties": {
             "id": {"type": "keyword"},  # `_id` cannot be sorted by
-            "text": {"type": "text", "analyzer": "english"},
+            "text": {"type": "text", "analyzer": analyzer},
             "fields": {"type": "object", "enabled": False},
             "filters": {"type": "keyword"},
             "vector": {

@@ -47,16 +47,16 @@ def encoder() -> HashingEncoder:
     return HashingEncoder()
 
 
+SERVER = {name: value for name, value in os.environ.items() if name.startswith("ELASTICSEARCH_")}
+"""Taken when tests are collected: some of them change the environment."""
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a server that speaks Elasticsearch: the one of TEST_ELASTICSEARCH_URL, else an emulator."""
-    real = os.environ.get("TEST_ELASTICSEARCH_URL")
-    if real:
-        yield real
-        return
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """An emulator of the Elasticsearch API, as the environment that names it."""
     program = shutil.which("noida-db", path=Path(sys.executable).parent)
     if program is None:
-        pytest.skip("no Elasticsearch: set TEST_ELASTICSEARCH_URL or `pip install noida-db`")
+        pytest.skip("no emulator of Elasticsearch: `pip install noida-db`")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -66,7 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process = subprocess.Popen([*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log)
     try:
         _wait_for(port, process)
-        yield f"http://127.0.0.1:{port}"
+        yield {"ELASTICSEARCH_URL": f"http://127.0.0.1:{port}"}
     finally:
         process.terminate()
         process.wait(10)
@@ -83,12 +83,26 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError("the Elasticsearch emulator does not answer")
 
 
+def _environment(lane: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    if lane == "emulator":
+        return request.getfixturevalue("emulator")
+    if "ELASTICSEARCH_URL" not in SERVER:
+        pytest.skip("no Elasticsearch server: set ELASTICSEARCH_URL to run the contract against yours")
+    return SERVER
+
+
+@pytest.fixture(scope="session", params=["emulator", "server"])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What names a server that speaks Elasticsearch: an emulator, then the one of ELASTICSEARCH_URL if there is one."""
+    return _environment(request.param, request)
+
+
 @pytest.fixture(scope="session")
-def client(server: str) -> Any:
-    return connect({"ELASTICSEARCH_URL": server})
+def client(environment: dict[str, str]) -> Any:
+    return connect(environment)
 
 
-@pytest.fixture(scope="session", params=["embedded", "elasticsearch"])
+@pytest.fixture(scope="session", params=["embedded", "emulator", "server"])
 def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
     """Makes an index of the back end under test; every back end must pass the same contract."""
     numbers = itertools.count()
@@ -100,7 +114,7 @@ def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
         yield embedded
         return
-    client = request.getfixturevalue("client")
+    client = connect(_environment(request.param, request))
     prefix = f"contract-{os.getpid()}"
 
     def elasticsearch(documents: Sequence[Document], **settings: Any) -> HybridIndex:

@@ -26,8 +26,9 @@ QUERIES = [
 
 
 @pytest.fixture
-def remote(client, server, monkeypatch, request) -> RetrievalSection:
-    monkeypatch.setenv("ELASTICSEARCH_URL", server)
+def remote(client, environment, monkeypatch, request) -> RetrievalSection:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     prefix = f"backends-{abs(hash(request.node.name)) % 10**8}"
     yield RetrievalSection(backend="elasticsearch", index_prefix=prefix)
     for name in client.indices.get(index=f"{prefix}-*"):

@@ -74,6 +74,12 @@ def test_what_a_killed_build_left_goes_with_the_next_one(client, alias, encoder)
     assert set(indices(client, alias)) == {*behind(client, alias), stranger}
 
 
+def test_the_analyser_is_a_setting_since_small_servers_lack_english(client, alias, encoder):
+    ElasticsearchIndex.build(client, alias, OLD, encoder, analyzer="standard")
+    (mapping,) = client.indices.get_mapping(index=alias).values()
+    assert mapping["mappings"]["properties"]["text"]["analyzer"] == "standard"
+
+
 def test_refused_documents_are_named_and_the_alias_stays(client, alias, encoder, monkeypatch):
     ElasticsearchIndex.build(client, alias, OLD, encoder)
     wrong = np.ones((1, 3), dtype=np.float32)  # another dimension than the mapping's
@@ -178,6 +184,7 @@ def test_a_busy_server_is_asked_again_after_growing_pauses(no_pauses):
         (401, "wrong or missing credentials; set ELASTICSEARCH_API_KEY", 1),
         (403, "blocked for writing", 1),
         (400, r"refused \(400 some_exception\): the reason", 1),
+        (408, "cluster is not ready", 1),
         (429, "flood-stage watermark", 4),
         (503, "cluster is not ready", 4),
     ],
@@ -220,7 +227,7 @@ def test_no_server_is_one_line_without_the_password():
 
 
 @pytest.mark.parametrize(
-    ("environment", "message"),
+    ("settings", "message"),
     [
         ({}, "ELASTICSEARCH_URL: found nothing"),
         ({"ELASTICSEARCH_URL": "localhost:9200"}, "ELASTICSEARCH_URL: found something else"),
@@ -230,7 +237,7 @@ def test_no_server_is_one_line_without_the_password():
         ({"ELASTICSEARCH_CA_FILE": "/no/such.pem"}, "/no/such.pem: no such file"),
     ],
 )
-def test_bad_connection_settings_are_refused(environment, message):
+def test_bad_connection_settings_are_refused(settings, message):
     url = {} if "URL" in message else {"ELASTICSEARCH_URL": "http://localhost:9200"}
     with pytest.raises(InputError, match=message):
-        connect(url | environment)
+        connect(url | settings)
