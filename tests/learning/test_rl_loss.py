@@ -64,7 +64,8 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
         advantage = row["return"] - arm_mean[key]
         loss = -share * advantage * (logprobs * torch.tensor(row["action_mask"])).sum()
         if key in routed and row["rollout"] == 0:
-            arms = {arm: p for arm, p in probability.items() if arm[0] == key[0]}
+            tempered = {arm: p ** (1 / settings.routing_temperature) for arm, p in probability.items()}
+            arms = {arm: p for arm, p in tempered.items() if arm[0] == key[0]}
             weight = {arm: p / sum(arms.values()) for arm, p in arms.items()}
             contrast = weight[key] * (arm_mean[key] - sum(weight[arm] * arm_mean[arm] for arm in arms))
             span = (logprobs * torch.tensor(row["routing_mask"])).sum()
