@@ -135,10 +135,12 @@ class RlSection(Section):
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
     learning_rate: PositiveFloat = 8e-6
-    """After the warm-up; then it falls to 0 in a straight line."""
+    """After the warm-up; then it falls along a cosine to a tenth."""
     warmup: Fraction = 0.2
     """Share of the steps in which the learning rate rises: Adam's first steps are whole steps in every weight."""
     frozen_layers: Annotated[int, Field(ge=0)] = 0
+    temperature: PositiveFloat = 0.5
+    """Of the execution turns, which are sampled from and trained as the policy at this temperature."""
     routing_temperature: PositiveFloat = 2.0
     """Talents are drawn and weighted by π^(1/temperature): above 1, a sure router still tries others."""
     routing_weight: NonNegativeFloat = 1.0

@@ -62,8 +62,7 @@ def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, s
         routed.append([arm.intervention == "routed" for arm, _ in arms])
         null.append([arm.intervention == "null" for arm, _ in arms])
         probabilities.append([distribution[talent] for talent in talents] + [0.0] * len(settings.interventions))
-    # At temperature 1 the sampled distribution is the one that the loss differentiates.
-    episodes = runner.run(requests, temperature=1.0)
+    episodes = runner.run(requests, settings.temperature)
     return Arms(episodes, settings.rollouts, torch.tensor(routed), torch.tensor(null), torch.tensor(probabilities))
 
 
@@ -101,6 +100,13 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
         action = torch.tensor(episode.action_mask[after], dtype=torch.float32)
         advantages.append(route * routing + exec_B[row] * action)
     return advantages
+
+
+def token_temperatures(episode: Episode, temperature: float) -> torch.Tensor:
+    """What divides the logits of every token after the prompt in the loss: executions are differentiated as they were
+    sampled, at `temperature`; the routing span, whose talent is drawn by its whole probability, at 1."""
+    action = torch.tensor(episode.action_mask[episode.prompt_tokens :])
+    return torch.where(action, temperature, 1.0)
 
 
 def trained_mask(episode: Episode) -> list[int]:

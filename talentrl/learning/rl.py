@@ -21,7 +21,14 @@ from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
-from talentrl.learning.arms import arms_per_task, collect, step_metrics, token_advantages, trained_mask
+from talentrl.learning.arms import (
+    arms_per_task,
+    collect,
+    step_metrics,
+    token_advantages,
+    token_temperatures,
+    trained_mask,
+)
 from talentrl.learning.resuming import EpochOrder, train_or_resume
 from talentrl.policy.model import freeze_lower_layers
 from talentrl.policy.prefix_tree import tree_log_probabilities
@@ -90,7 +97,8 @@ def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scra
         num_generations=group,
         max_completion_length=max_tokens,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="linear",
+        lr_scheduler_type="cosine_warmup_with_min_lr",  # the others make no step of the first
+        lr_scheduler_kwargs={"min_lr_rate": 0.1},
         warmup_steps=settings.warmup,
         loss_type=settings.loss_type,
         scale_rewards="none",  # advantages are ours
@@ -113,6 +121,11 @@ def _checked_group(settings: RlSection, tasks: int, talents: int) -> int:
     """Rollouts of each task. Raises InputError for settings that would train nothing without saying so."""
     if tasks < settings.tasks:
         raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {tasks} tasks to train on")
+    if settings.kl and settings.temperature != 1:
+        raise InputError(
+            f"rl.temperature: found {settings.temperature} with rl.kl {settings.kl}, expected 1: "
+            "the penalty compares with the SFT checkpoint at temperature 1"
+        )
     if settings.estimator == "contrast_null" and "null" not in settings.interventions:
         raise InputError(
             f"rl.interventions: found {settings.interventions}, but estimator contrast_null compares with `null`"
@@ -141,6 +154,7 @@ class TalentGRPOTrainer(GRPOTrainer):
         self.runner, self.tasks = runner, tasks
         self.settings, self.episodes_folder = settings, episodes_folder
         self._scored: torch.Tensor | None = None
+        self._temperatures: torch.Tensor | None = None
         super().__init__(reward_funcs=[episode_return], rollout_func=_rollout, **kwargs)
 
     def rollout(self, task_ids: list[str]) -> dict[str, list[Any]]:
@@ -160,6 +174,7 @@ class TalentGRPOTrainer(GRPOTrainer):
             "env_mask": [trained_mask(episode) for episode in arms.episodes],
             "episode_return": [episode.value for episode in arms.episodes],
             "token_advantages": token_advantages(arms, self.settings, self.runner.limits.max_tokens),
+            "token_temperatures": [token_temperatures(e, self.settings.temperature) for e in arms.episodes],
         }
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
@@ -167,11 +182,12 @@ class TalentGRPOTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output = super()._generate_and_score_completions(inputs)
-        advantages = torch.zeros(output["completion_ids"].shape)
-        for row, example in enumerate(inputs):
-            values = example["token_advantages"]
-            advantages[row, : len(values)] = values
-        output["advantages"] = advantages.to(output["completion_ids"].device)
+        for name, padding in (("advantages", 0.0), ("temperatures", 1.0)):
+            padded = torch.full(output["completion_ids"].shape, padding)
+            for row, example in enumerate(inputs):
+                values = example[f"token_{name}"]
+                padded[row, : len(values)] = values
+            output[name] = padded.to(output["completion_ids"].device)
         group = len(inputs) // len({example["prompt"] for example in inputs})
         output["task_row"] = torch.arange(len(inputs)) // group
         return output
@@ -196,10 +212,11 @@ class TalentGRPOTrainer(GRPOTrainer):
         """As TRL; without a KL term, tokens whose advantage is zero are not scored, since nothing flows to them."""
         trained = (inputs["tool_mask"] * inputs["completion_mask"]).bool()  # TRL pads tool_mask with 1
         scored = self._scored = trained if self.beta else trained & (inputs["advantages"] != 0)
+        self._temperatures = inputs["temperatures"]
         try:
             loss = super()._compute_loss(model, inputs)
         finally:
-            self._scored = None
+            self._scored = self._temperatures = None
         # TRL's mean entropy counts the tokens that were not scored as zeros.
         entropy = self._metrics["train"]["entropy"]
         entropy[-1] = entropy[-1] * int(trained.sum()) / int(scored.sum()) if scored.any() else math.nan
@@ -216,7 +233,10 @@ class TalentGRPOTrainer(GRPOTrainer):
         sequences = [ids[a:b] for ids, a, b in zip(input_ids.tolist(), starts, ends, strict=True)]
         columns = [row.nonzero().squeeze(1) for row in scored]
         wanted = [(column + prompt_width - start).tolist() for column, start in zip(columns, starts, strict=True)]
-        values, entropies = tree_log_probabilities(model, sequences, wanted)
+        divisors = None
+        if self._temperatures is not None:
+            divisors = [row[column].tolist() for row, column in zip(self._temperatures, columns, strict=True)]
+        values, entropies = tree_log_probabilities(model, sequences, wanted, divisors)
         rows = torch.cat([torch.full_like(column, i) for i, column in enumerate(columns)])
         place = (rows, torch.cat(columns))
         # A micro-batch in which nothing is scored still needs a loss to call backward on.

@@ -57,7 +57,10 @@ def ancestor_mask(tree: PrefixTree) -> torch.Tensor:
 
 
 def tree_log_probabilities(
-    model: PreTrainedModel, sequences: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
+    model: PreTrainedModel,
+    sequences: Sequence[Sequence[int]],
+    wanted: Sequence[Sequence[int]],
+    temperatures: Sequence[Sequence[float]] | None = None,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Log-probabilities (and entropies) at chosen positions of sequences that share prefixes.
 
@@ -65,23 +68,26 @@ def tree_log_probabilities(
         model: a causal language model whose attention takes a 4-D mask (`sdpa` or `eager`).
         sequences: token ids. Tokens after the last wanted position are not forwarded.
         wanted: for each sequence the positions (≥ 1) whose token is scored given those before it.
+        temperatures: what the logits are divided by at each wanted position; 1 by default.
 
     Returns:
         For each sequence, log-probabilities and entropies (nats), each of shape (len(wanted[i]),).
     """
     cut = [list(ids[: max(places)]) if places else [] for ids, places in zip(sequences, wanted, strict=True)]
     tree = build_prefix_tree(cut)
-    pairs = [
-        (path[place - 1], ids[place])
-        for ids, places, path in zip(sequences, wanted, tree.paths, strict=True)
-        for place in places
+    if temperatures is None:
+        temperatures = [[1.0] * len(places) for places in wanted]
+    scored = [
+        ((path[place - 1], temperature), ids[place])
+        for ids, places, path, row in zip(sequences, wanted, tree.paths, temperatures, strict=True)
+        for place, temperature in zip(places, row, strict=True)
     ]
     counts = [len(places) for places in wanted]
-    if not pairs:
+    if not scored:
         empty = [torch.zeros(0, device=model.device) for _ in counts]
         return empty, empty
-    nodes = sorted({node for node, _ in pairs})
-    row_of = {node: row for row, node in enumerate(nodes)}
+    distributions = sorted({key for key, _ in scored})
+    row_of = {key: row for row, key in enumerate(distributions)}
     device = model.device
     mask = torch.zeros(len(tree.tokens_N), len(tree.tokens_N), dtype=model.dtype, device=device)
     mask.masked_fill_(~ancestor_mask(tree).to(device), torch.finfo(model.dtype).min)
@@ -89,11 +95,12 @@ def tree_log_probabilities(
         input_ids=torch.tensor([tree.tokens_N], device=device),
         position_ids=torch.tensor([tree.depths_N], device=device),
         attention_mask=mask[None, None],
-        logits_to_keep=torch.tensor(nodes, device=device),
+        logits_to_keep=torch.tensor([node for node, _ in distributions], device=device),
         use_cache=False,
     ).logits[0]
-    log_probabilities = torch.log_softmax(logits.float(), dim=-1)
+    divisors = torch.tensor([temperature for _, temperature in distributions], device=device)
+    log_probabilities = torch.log_softmax(logits.float() / divisors[:, None], dim=-1)
     entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
-    rows = torch.tensor([row_of[node] for node, _ in pairs], device=device)
-    tokens = torch.tensor([token for _, token in pairs], device=device)
+    rows = torch.tensor([row_of[key] for key, _ in scored], device=device)
+    tokens = torch.tensor([token for _, token in scored], device=device)
     return list(log_probabilities[rows, tokens].split(counts)), list(entropies[rows].split(counts))

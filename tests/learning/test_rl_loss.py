@@ -54,8 +54,10 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
     for row in rows:
         key = (row["task_id"], row["arm_id"])
         ids = torch.tensor([row["token_ids"]])
-        logits = model(ids[:, :-1]).logits.log_softmax(-1)
-        logprobs = torch.cat([torch.zeros(1), logits[0].gather(1, ids[0, 1:, None]).squeeze(1)])
+        logits = model(ids[:, :-1]).logits[0]
+        action = torch.tensor(row["action_mask"])[1:, None]
+        tempered = torch.where(action, logits / settings.temperature, logits).log_softmax(-1)
+        logprobs = torch.cat([torch.zeros(1), tempered.gather(1, ids[0, 1:, None]).squeeze(1)])
         share = {
             "grpo": 1 / (len(rows) * max(1, sum(row["trained"]))),
             "dapo": 1 / total,
@@ -64,8 +66,8 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
         advantage = row["return"] - arm_mean[key]
         loss = -share * advantage * (logprobs * torch.tensor(row["action_mask"])).sum()
         if key in routed and row["rollout"] == 0:
-            tempered = {arm: p ** (1 / settings.routing_temperature) for arm, p in probability.items()}
-            arms = {arm: p for arm, p in tempered.items() if arm[0] == key[0]}
+            flatter = {arm: p ** (1 / settings.routing_temperature) for arm, p in probability.items()}
+            arms = {arm: p for arm, p in flatter.items() if arm[0] == key[0]}
             weight = {arm: p / sum(arms.values()) for arm, p in arms.items()}
             contrast = weight[key] * (arm_mean[key] - sum(weight[arm] * arm_mean[arm] for arm in arms))
             span = (logprobs * torch.tensor(row["routing_mask"])).sum()
@@ -153,6 +155,7 @@ class Mute:
     [
         ({"tasks": 3}, r"rl\.tasks: found 3 a step, but there are 2 tasks"),
         ({"estimator": "contrast_null"}, r"rl\.interventions: found \[\], but estimator contrast_null"),
+        ({"kl": 0.1}, r"rl\.temperature: found 0\.5 with rl\.kl 0\.1, expected 1"),
         ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found one rollout a task"),
     ],
 )
