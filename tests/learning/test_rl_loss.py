@@ -96,6 +96,22 @@ def test_a_step_over_two_tasks_is_the_hand_written_objective(
     assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
 
 
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_executions_are_differentiated_at_the_temperature_they_were_sampled_at(
+    tiny_model: Path, tmp_path: Path, loss_type: str
+) -> None:
+    settings = toy_settings(loss_type=loss_type, temperature=0.5, interventions=["null"])
+    found, episodes = first_step(tiny_model, tmp_path / "scratch", settings)
+    assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
+
+
+def test_no_step_is_idle(tiny_model: Path, tmp_path: Path) -> None:
+    settings = toy_settings(steps=4, warmup=0.5)
+    history, _ = train_rl(toy_runner(tiny_model), toy_tasks(2), settings, 5, tmp_path / "scratch", tmp_path / "out")
+    rates = [entry["learning_rate"] / settings.learning_rate for entry in history]
+    assert rates == pytest.approx([0.5, 1.0, 0.55, 0.1])
+
+
 def test_the_routing_term_is_the_same_under_every_loss_type(tiny_model: Path, tmp_path: Path) -> None:
     """One rollout an arm leaves no execution advantage, so what remains is β · J_route with its own normaliser."""
     found = [
@@ -155,7 +171,7 @@ class Mute:
     [
         ({"tasks": 3}, r"rl\.tasks: found 3 a step, but there are 2 tasks"),
         ({"estimator": "contrast_null"}, r"rl\.interventions: found \[\], but estimator contrast_null"),
-        ({"kl": 0.1}, r"rl\.temperature: found 0\.5 with rl\.kl 0\.1, expected 1"),
+        ({"kl": 0.1, "temperature": 0.5}, r"rl\.temperature: found 0\.5 with rl\.kl 0\.1, expected 1"),
         ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found one rollout a task"),
     ],
 )
@@ -171,7 +187,7 @@ def test_each_step_samples_from_the_current_weights(tiny_model: Path, tmp_path: 
     """No key or value of an earlier step's weights is used again."""
     for steps in (1, 2):
         folder = tmp_path / str(steps)
-        settings = toy_settings(steps=steps, learning_rate=0.02)
+        settings = toy_settings(steps=steps, learning_rate=0.02, warmup=1 / steps)  # the same first step
         _, episodes = train_rl(toy_runner(tiny_model, graded), toy_tasks(2), settings, 5, folder, folder / "out")
     model = load_model(tmp_path / "1" / "out")
     for row in episodes.filter(pl.col("step") == 1).iter_rows(named=True):

@@ -67,6 +67,20 @@ def test_values_and_gradients_equal_separate_forward_passes(architecture, attent
         torch.testing.assert_close(gradient, gradients[1][name], atol=1e-4 * scale, rtol=1e-3, msg=name)
 
 
+def test_each_position_has_its_own_temperature(family):
+    """Also where two sequences score the same node at different temperatures."""
+    sequences, wanted = family
+    model = tiny_model("llama")
+    temperatures = [[0.5 + (row + place) % 3 for place in range(len(places))] for row, places in enumerate(wanted)]
+    values, entropies = tree_log_probabilities(model, sequences, wanted, temperatures)
+    for ids, places, row, value, entropy in zip(sequences, wanted, temperatures, values, entropies, strict=True):
+        logits = model(torch.tensor([ids])).logits[0]
+        for place, temperature, found, spread in zip(places, row, value, entropy, strict=True):
+            expected = torch.distributions.Categorical(logits=logits[place - 1] / temperature)
+            torch.testing.assert_close(found, expected.log_prob(torch.tensor(ids[place])), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(spread, expected.entropy(), atol=1e-5, rtol=1e-4)
+
+
 def test_shared_tokens_are_forwarded_once_and_unwanted_ends_not_at_all():
     model = tiny_model("llama")
     forwarded = []
