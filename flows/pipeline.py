@@ -6,6 +6,7 @@ Staleness is asked when a stage's turn comes, since a stage that ran may have ma
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -177,6 +178,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=pipeline.description)
     parser.add_argument("target", nargs="?", help="a stage of dvc.yaml; all stages if not given")
     target = parser.parse_args().target
+    # Prefect hands a SIGTERM on when the flow has ended; only an orderly exit stops the server that it started.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         plan(target)  # bad input is refused before a server starts
         pipeline(target)

@@ -1,6 +1,7 @@
 import itertools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -63,12 +64,14 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     folder = tmp_path_factory.mktemp("server")
     command = [program, "start", "--only", "elasticsearch", "--elasticsearch-port", str(port)]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log, start_new_session=True
+        )
     try:
         _wait_for(port, process)
         yield {"ELASTICSEARCH_URL": f"http://127.0.0.1:{port}"}
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)  # the command is a wrapper: the server is its child
         process.wait(10)
 
 

@@ -102,7 +102,7 @@ def test_a_stage_does_not_inherit_an_mlflow_run(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_cancelling_leaves_no_process_and_no_lock(project: Path) -> None:
-    """A SIGTERM to the flow alone, as from `kill`, ends dvc and the stage and frees DVC's locks."""
+    """A SIGTERM to the flow alone, as from `kill`, ends its server, dvc and the stage, and frees DVC's locks."""
     long = "stages:\n  long:\n    cmd: echo $$ > pid && sleep 300\n    outs: [x]\n"
     (project / "dvc.yaml").write_text(long)
     environment = os.environ | {"PREFECT_HOME": str(project / "prefect")}
@@ -110,11 +110,14 @@ def test_cancelling_leaves_no_process_and_no_lock(project: Path) -> None:
     flow = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     try:
         stage = wait_for_pid(project / "pid", flow)
+        family = psutil.Process(flow.pid).children(recursive=True)
+        assert stage in [process.pid for process in family]
         flow.send_signal(signal.SIGTERM)
         assert flow.wait(60) != 0
     finally:
         flow.kill()
-    assert not psutil.pid_exists(stage)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
     assert not any(json.loads((project / ".dvc/tmp/rwlock").read_text()).values())
     dvc("status")
 
