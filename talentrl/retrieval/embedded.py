@@ -1,18 +1,17 @@
 """The embedded back end: no server, one folder with one SQLite file (`talentrl.retrieval.store`).
 
 Nearest neighbours are exact, by a matrix product over all vectors, which are kept in memory until the index
-changes.
+changes; beyond `neighbours.EXACT` documents a graph finds them (`talentrl.retrieval.neighbours`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from talentrl.errors import InputError
+from talentrl.retrieval import neighbours
 from talentrl.retrieval.encoder import Encoder, QueryEncoder, Vectors, encode_documents
-from talentrl.retrieval.fusion import DECIMALS
 from talentrl.retrieval.index import Document, Hit, HybridIndex, checked_documents, checked_priors, documents_in_order
 from talentrl.retrieval.scoring import DEFAULT_SCORING, Scoring
 from talentrl.retrieval.store import Snapshot, Store
@@ -61,7 +60,9 @@ class EmbeddedIndex(HybridIndex):
         if not checked:
             raise InputError(f"{folder}: no documents to index, expected at least one")
         Store.create(folder / FILE, checked, encode_documents(encoder, checked), encoder)
-        return cls(folder, encoder, scoring)
+        index = cls(folder, encoder, scoring)
+        index._store.renew_graph()
+        return index
 
     def close(self) -> None:
         """Close the file."""
@@ -71,10 +72,12 @@ class EmbeddedIndex(HybridIndex):
         """See `HybridIndex.upsert`."""
         checked = checked_documents(documents)
         self._store.upsert(checked, encode_documents(self._encoder, checked))
+        self._store.renew_graph()
 
     def delete(self, ids: Iterable[str]) -> None:
         """See `HybridIndex.delete`."""
         self._store.delete(ids)
+        self._store.renew_graph()
 
     def count(self) -> int:
         """See `HybridIndex.count`."""
@@ -95,62 +98,50 @@ class EmbeddedIndex(HybridIndex):
         """See `HybridIndex.search_many`."""
         priors = checked_priors(queries, k, boosts, prior_weight)
         vectors = self._queries.encode(queries)
+        n = max(k, self._scoring.candidates)
+        hits: list[list[Hit]] = []
         with self._store.transaction():
-            self._snapshot = snapshot = self._store.snapshot(self._snapshot)
-            within = self._store.rows_with(filter) if filter else None
-            allowed = np.full(len(snapshot.ids), within is None)
-            allowed[[snapshot.position_of_row[row] for row in within or []]] = True
-            hits: list[list[Hit]] = []
+            within = set(self._store.rows_with(filter)) if filter else None
             for start in range(0, len(queries), _BLOCK):
-                cosines = vectors[start : start + _BLOCK] @ snapshot.vectors.T
-                for number, cosine in enumerate(cosines, start):
-                    near = _top(np.where(allowed, cosine, -np.inf), max(k, self._scoring.candidates))
-                    weights = {
-                        snapshot.position[id]: weight
-                        for id, weight in priors[number].items()
-                        if id in snapshot.position and allowed[snapshot.position[id]]
-                    }
-                    bm25 = self._bm25(snapshot, queries[number], {*near, *weights}, k, within)
-                    places = np.array(sorted({*near, *weights, *bm25}), dtype=np.intp)
-                    hits.append(self._hits(snapshot, places, vectors[number], bm25, weights, prior_weight)[:k])
+                block = slice(start, start + _BLOCK)
+                nearest = self._nearest(vectors[block], n, within)
+                for query, vector, prior, near in zip(
+                    queries[block], vectors[block], priors[block], nearest, strict=True
+                ):
+                    weights = {row: prior[id] for id, row in self._store.rows_of(prior).items()} if prior else {}
+                    if within is not None:
+                        weights = {row: weight for row, weight in weights.items() if row in within}
+                    bm25 = self._store.bm25(query, {*near, *weights}, n, within)
+                    rows, ids, stored = self._store.candidates({*near, *weights, *bm25})
+                    # A matrix product rounds by its shape; row by row, equal documents get equal similarities.
+                    dense = (stored.astype(np.float64) * vector).sum(axis=1)
+                    lexical = [bm25.get(row, 0.0) for row in rows]
+                    boost = [weights.get(row, 0.0) for row in rows]
+                    hits.append(self._scoring.hits(ids, dense, lexical, boost, prior_weight)[:k])
         return hits
 
-    def _bm25(
-        self, snapshot: Snapshot, query: str, wanted: set[int], k: int, within: list[int] | None
-    ) -> dict[int, float]:
-        """BM25 by position, for the first cut and for the wanted positions that match a term."""
-        rows = {snapshot.rows[place] for place in wanted}
-        found = self._store.bm25(query, rows, max(k, self._scoring.candidates), within)
-        return {snapshot.position_of_row[row]: score for row, score in found.items()}
+    def _nearest(self, vectors: Vectors, n: int, within: set[int] | None) -> list[list[int]]:
+        """Rows of the `n` documents nearest to each of `vectors`, of those in `within` if given."""
+        snapshot = self._snapshot = self._store.snapshot(self._snapshot)
+        rows, stored, graph = snapshot.rows, snapshot.vectors, snapshot.graph
+        if within is not None and graph and len(within) <= neighbours.EXACT:
+            rows, _, stored = self._store.candidates(within)
+            graph = within = None
+        cosines = vectors @ stored.T
+        if within is not None:
+            cosines[:, [row not in within for row in rows]] = -np.inf
+        nearest = [[rows[place] for place in neighbours.top(cosine, n)] for cosine in cosines]
+        if graph is None:
+            return nearest
 
-    def _hits(
-        self,
-        snapshot: Snapshot,
-        places: NDArray[np.intp],
-        vector: Vectors,
-        bm25: Mapping[int, float],
-        weights: Mapping[int, float],
-        prior_weight: float,
-    ) -> list[Hit]:
-        """All candidates at the positions `places` (ascending, so in order of id), best first."""
-        # A matrix product rounds by its shape; row by row, equal documents get equal similarities.
-        dense = (snapshot.vectors[places].astype(np.float64) * vector).sum(axis=1)
-        return self._scoring.hits(
-            [snapshot.ids[place] for place in places],
-            dense,
-            [bm25.get(place, 0.0) for place in places],
-            [weights.get(place, 0.0) for place in places],
-            prior_weight,
-        )
+        def passing(found: Sequence[int]) -> set[int]:
+            unchanged = self._store.unchanged(found)
+            return unchanged if within is None else unchanged & within
 
-
-def _top(cosine: NDArray[np.floating], n: int) -> list[int]:
-    """Positions of the `n` largest cosines, ties in order of position; −inf never counts."""
-    rounded = np.round(cosine, DECIMALS)
-    n = min(n, int(np.isfinite(rounded).sum()))
-    if n == 0:
-        return []
-    threshold = np.partition(rounded, len(rounded) - n)[len(rounded) - n]
-    near = np.flatnonzero(rounded >= threshold)
-    chosen: list[int] = near[np.argsort(-rounded[near], kind="stable")[:n]].tolist()
-    return chosen
+        for number, vector in enumerate(vectors):
+            found = graph.nearest(vector, n, passing)
+            if nearest[number]:
+                rows, _, stored = self._store.candidates({*nearest[number], *found})
+                found = [rows[place] for place in neighbours.top(stored @ vector, n)]
+            nearest[number] = found
+        return nearest

@@ -17,32 +17,34 @@ import numpy as np
 
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
+from talentrl.retrieval import neighbours
 from talentrl.retrieval.encoder import Encoder, Vectors
 from talentrl.retrieval.index import Document
 
-FORMAT = 1
+FORMAT = 2
 _LOCK_SECONDS = 30.0
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
-    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, fields TEXT NOT NULL, vector BLOB NOT NULL);
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, changed INTEGER NOT NULL, fields TEXT NOT NULL,
+    vector BLOB NOT NULL);
+CREATE INDEX changes ON documents (changed);
 CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'porter unicode61');
 """
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Ids and vectors at one version of the index, in order of id.
+    """What is searched exactly at one version of the index: all documents, or those that its graph does not hold.
 
-    `rows` has shape (documents,), `vectors` (documents, dimension).
+    `rows`, in order of id, has shape (documents,), `vectors` (documents, dimension).
     """
 
     version: int
-    ids: list[str]
     rows: list[int]
     vectors: Vectors
-    position: dict[str, int]
-    position_of_row: dict[int, int]
+    graph: neighbours.Graph | None
+    """Of all other documents."""
 
 
 class Store:
@@ -58,6 +60,7 @@ class Store:
             raise InputError(f"{file}: no such index; rerun the index stage")
         self._file = file
         self._db = _connect(file)
+        self._graph: neighbours.Graph | None = None
         try:
             self._check(encoder)
         except InputError:
@@ -72,15 +75,19 @@ class Store:
             "encoder": encoder.fingerprint,
             "dimension": encoder.dimension,
             "version": 0,
+            "graph": "",  # file name of the graph of neighbours,
+            "graph_rows": 0,  # how many rows it holds,
+            "graph_version": -1,  # and the version that it was made of
         }
         with atomic_path(file) as temporary:
             with closing(_connect(temporary)) as db:
                 db.executescript(_SCHEMA)
                 db.execute("BEGIN")
                 db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-                _insert(db, documents, vectors)
+                _insert(db, documents, vectors, 0)
                 db.execute("COMMIT")
             _settle(file)
+        neighbours.remove_graphs(file.parent, keep="")
 
     def close(self) -> None:
         """Close the file."""
@@ -108,7 +115,7 @@ class Store:
     def upsert(self, documents: Sequence[Document], vectors: Vectors) -> None:
         """Add or replace documents, in one transaction; a replaced one keeps its row."""
         with self.transaction(write=True):
-            _insert(self._db, documents, vectors)
+            _insert(self._db, documents, vectors, self._number("version") + 1)
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents in one transaction; unknown ids are ignored."""
@@ -120,8 +127,7 @@ class Store:
     def count(self) -> int:
         """Number of documents."""
         with self.transaction():
-            number: int = self._db.execute("SELECT count(*) FROM documents").fetchone()[0]
-        return number
+            return self._count()
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Those of the documents `ids` that are there, by id."""
@@ -132,20 +138,55 @@ class Store:
 
     def snapshot(self, known: Snapshot | None) -> Snapshot:
         """Ids and vectors now; `known` itself when nothing changed since. Call it inside a transaction."""
-        version: int = self._meta("version")
+        version = self._number("version")
         if known is not None and known.version == version:
             return known
-        found = self._db.execute("SELECT id, row, vector FROM documents ORDER BY id").fetchall()
-        ids, rows = [row[0] for row in found], [row[1] for row in found]
+        graph = self._open_graph(self._text("graph"))
+        rows, vectors = self._vectors(self._number("graph_version") if graph else -1, "id")
+        return Snapshot(version, rows, vectors, graph)
+
+    def candidates(self, rows: Collection[int]) -> tuple[list[int], list[str], Vectors]:
+        """Rows, ids and vectors (rows, dimension) of `rows`, in order of id."""
+        found = self._db.execute(
+            "SELECT row, id, vector FROM documents WHERE row IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (_array(rows),),
+        ).fetchall()
         vectors = np.frombuffer(b"".join(row[2] for row in found), dtype=np.float32)
-        return Snapshot(
-            version,
-            ids,
-            rows,
-            vectors.reshape(len(ids), self._meta("dimension")),
-            {id: place for place, id in enumerate(ids)},
-            {row: place for place, row in enumerate(rows)},
+        return (
+            [row[0] for row in found],
+            [row[1] for row in found],
+            vectors.reshape(len(found), self._number("dimension")),
         )
+
+    def rows_of(self, ids: Collection[str]) -> dict[str, int]:
+        """The row of each of `ids` that is there."""
+        sql = "SELECT id, row FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self._db.execute(sql, (json.dumps(list(ids)),)))
+
+    def unchanged(self, rows: Collection[int]) -> set[int]:
+        """Those of `rows` that are as the graph knows them."""
+        sql = "SELECT row FROM documents WHERE row IN (SELECT value FROM json_each(?)) AND changed <= ?"
+        return {row for (row,) in self._db.execute(sql, (_array(rows), self._number("graph_version")))}
+
+    def renew_graph(self) -> None:
+        """Make the graph of neighbours anew if it is lost or too much changed since, or drop it if it is not needed.
+
+        A process killed meanwhile leaves the old graph in use. The index can be read and written meanwhile.
+        """
+        with self.transaction():
+            version, documents = self._number("version"), self._count()
+            graph = self._open_graph(self._text("graph"))
+            kept = self._count("WHERE changed <= ?", self._number("graph_version")) if graph else 0
+            behind = (documents - kept) + (self._number("graph_rows") - kept if graph else 0)
+            if behind <= neighbours.EXACT:
+                return
+            few = documents <= neighbours.EXACT
+            rows, vectors = ([], None) if few else self._vectors(-1, "row")
+        name = "" if vectors is None else neighbours.Graph.build(self._file.parent, rows, vectors)
+        meta = [(name, "graph"), (len(rows), "graph_rows"), (-1 if few else version, "graph_version")]
+        with self.transaction(write=True):
+            self._db.executemany("UPDATE meta SET value = ? WHERE key = ?", meta)
+        neighbours.remove_graphs(self._file.parent, keep=name)
 
     def rows_with(self, filter: Mapping[str, str]) -> list[int]:
         """Rows of the documents that have all these field values."""
@@ -176,9 +217,34 @@ class Store:
         top = {row for row, _ in sorted(found, key=lambda pair: (-pair[1], pair[0]))[:best]}
         return {row: score for row, score in found if row in top or row in wanted}
 
-    def _meta(self, key: str) -> int:
-        value: int = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0]
-        return value
+    def _open_graph(self, name: str) -> neighbours.Graph | None:
+        """The graph in the file `name`; None if there is none, or it is lost: then everything is searched exactly."""
+        if self._graph is None or self._graph.file.name != name:
+            try:
+                self._graph = neighbours.Graph(self._file.with_name(name)) if name else None
+            except OSError:
+                self._graph = None
+        return self._graph
+
+    def _number(self, key: str) -> int:
+        return int(self._text(key))
+
+    def _text(self, key: str) -> str:
+        return str(self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
+
+    def _count(self, where: str = "", *values: int) -> int:
+        number: int = self._db.execute(f"SELECT count(*) FROM documents {where}", values).fetchone()[0]
+        return number
+
+    def _vectors(self, since: int, order: str) -> tuple[list[int], Vectors]:
+        """Rows that changed after version `since`, and their vectors; `order` is a column."""
+        vectors = np.empty((self._count("WHERE changed > ?", since), self._number("dimension")), dtype=np.float32)
+        rows = []
+        sql = f"SELECT row, vector FROM documents WHERE changed > ? ORDER BY {order}"
+        for place, (row, vector) in enumerate(self._db.execute(sql, (since,))):
+            rows.append(row)
+            vectors[place] = np.frombuffer(vector, dtype=np.float32)
+        return rows, vectors
 
     def _check(self, encoder: Encoder) -> None:
         """Refuse a file of another format or encoder."""
@@ -203,13 +269,13 @@ def _connect(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(file, timeout=_LOCK_SECONDS, isolation_level=None)
 
 
-def _insert(db: sqlite3.Connection, documents: Sequence[Document], vectors: Vectors) -> None:
+def _insert(db: sqlite3.Connection, documents: Sequence[Document], vectors: Vectors, version: int) -> None:
     for document, vector in zip(documents, vectors, strict=True):
         fields = json.dumps(document.fields, sort_keys=True)
         row = db.execute(
-            """INSERT INTO documents (id, fields, vector) VALUES (?, ?, ?) ON CONFLICT (id)
-            DO UPDATE SET fields = excluded.fields, vector = excluded.vector RETURNING row""",
-            (document.id, fields, vector.astype(np.float32).tobytes()),
+            """INSERT INTO documents (id, changed, fields, vector) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
+            SET changed = excluded.changed, fields = excluded.fields, vector = excluded.vector RETURNING row""",
+            (document.id, version, fields, vector.astype(np.float32).tobytes()),
         ).fetchone()[0]
         db.execute("INSERT OR REPLACE INTO texts (rowid, text) VALUES (?, ?)", (row, document.text))
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from talentrl.retrieval import neighbours
 from talentrl.retrieval.connection import connect
 from talentrl.retrieval.elasticsearch import ElasticsearchIndex
 from talentrl.retrieval.embedded import EmbeddedIndex
@@ -105,17 +106,21 @@ def client(environment: dict[str, str]) -> Any:
     return connect(environment)
 
 
-@pytest.fixture(scope="session", params=["embedded", "emulator", "server"])
+@pytest.fixture(scope="session", params=["embedded", "graph", "emulator", "server"])
 def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
     """Makes an index of the back end under test; every back end must pass the same contract."""
     numbers = itertools.count()
-    if request.param == "embedded":
-        folder = tmp_path_factory.mktemp("embedded")
+    if request.param in ("embedded", "graph"):
+        folder = tmp_path_factory.mktemp(request.param)
+        patch = pytest.MonkeyPatch()
+        if request.param == "graph":  # more than two documents have a graph of neighbours
+            patch.setattr(neighbours, "EXACT", 2)
 
         def embedded(documents: Sequence[Document], **settings: Any) -> HybridIndex:
             return EmbeddedIndex.build(folder / str(next(numbers)), documents, HashingEncoder(), Scoring(**settings))
 
         yield embedded
+        patch.undo()
         return
     client = connect(_environment(request.param, request))
     prefix = f"contract-{os.getpid()}"
