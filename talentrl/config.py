@@ -125,16 +125,16 @@ class RlSection(Section):
     """Reinforcement stage (TRL's GRPOTrainer)."""
 
     estimator: Estimator = "contrast_distinct"
-    steps: PositiveInt = 16
-    tasks: PositiveInt = 6
+    steps: PositiveInt = 8
+    tasks: PositiveInt = 10
     """Tasks a step."""
-    arms: PositiveInt = 5
+    arms: PositiveInt = 4
     """Distinct talents sampled from the policy a task."""
     interventions: list[Literal["null", "strategy_only", "skills_only"]] = []
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
-    learning_rate: PositiveFloat = 8e-6
+    learning_rate: PositiveFloat = 1.5e-5
     """After the warm-up; then it falls along a cosine to a tenth."""
     warmup: Fraction = 0.2
     """Share of the steps in which the learning rate rises: Adam's first steps are whole steps in every weight."""
@@ -161,7 +161,7 @@ class EvaluateSection(Section):
     """Evaluation on held-out tasks, greedy."""
 
     split: Literal["dev", "test"] = "test"
-    tasks: PositiveInt = 42
+    tasks: PositiveInt = 28
     systems: list[System] = ["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 
