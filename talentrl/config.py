@@ -154,6 +154,10 @@ class RlSection(Section):
     """Weight of the KL penalty to the SFT checkpoint."""
     epsilon: PositiveFloat = 0.2
     """Clip range of the probability ratio."""
+    replay_epochs: Annotated[int, Field(ge=0)] = 4
+    """After the steps, how often the router is trained again on the contrasts that they gathered."""
+    replay_batch: PositiveInt = 20
+    """Contrasts a replay step."""
     save_steps: PositiveInt = 4
 
 

@@ -21,6 +21,7 @@ from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
+from talentrl.learning.advantages import POLICY_WEIGHTED
 from talentrl.learning.arms import (
     arms_per_task,
     collect,
@@ -29,6 +30,7 @@ from talentrl.learning.arms import (
     token_temperatures,
     trained_mask,
 )
+from talentrl.learning.replay import contrasts, replay
 from talentrl.learning.resuming import EpochOrder, train_or_resume
 from talentrl.policy.model import freeze_lower_layers
 from talentrl.policy.prefix_tree import tree_log_probabilities
@@ -77,14 +79,20 @@ def train_rl(
         args=_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
     )
     train_or_resume(trainer, scratch)
-    with atomic_path(output) as temporary:
-        engine.model.save_pretrained(temporary)  # safetensors only: nothing pickled
-        engine.tokenizer.save_pretrained(temporary)
     steps = [
         read_episodes(path).with_columns(step=pl.lit(step, pl.Int32))
         for step, path in enumerate(sorted((scratch / "episodes").glob("step-*.parquet")))
     ]
-    return [entry for entry in trainer.state.log_history if "loss" in entry], pl.concat(steps)
+    episodes = pl.concat(steps)
+    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    examples = contrasts(episodes, {task.task_id: task for task in tasks}) if settings.replay_epochs else []
+    if examples:
+        replayed = replay(runner, examples, settings, seed, scratch / "replay", callbacks)
+        history += [{"step": len(history) + 1 + number, **entry} for number, entry in enumerate(replayed)]
+    with atomic_path(output) as temporary:
+        engine.model.save_pretrained(temporary)  # safetensors only: nothing pickled
+        engine.tokenizer.save_pretrained(temporary)
+    return history, episodes
 
 
 def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
@@ -125,6 +133,11 @@ def _checked_group(settings: RlSection, tasks: int, talents: int) -> int:
         raise InputError(
             f"rl.temperature: found {settings.temperature} with rl.kl {settings.kl}, expected 1: "
             "the penalty compares with the SFT checkpoint at temperature 1"
+        )
+    if settings.replay_epochs and settings.estimator not in POLICY_WEIGHTED:
+        raise InputError(
+            f"rl.replay_epochs: found {settings.replay_epochs} with rl.estimator {settings.estimator}, expected 0: "
+            f"only the gradients of {' and '.join(sorted(POLICY_WEIGHTED))} stay bounded when they are taken again"
         )
     if settings.estimator == "contrast_null" and "null" not in settings.interventions:
         raise InputError(

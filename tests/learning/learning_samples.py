@@ -152,7 +152,7 @@ def toy_tasks(count: int, instruction: str = "Which way?") -> list[Task]:
 def toy_settings(**values: Any) -> RlSection:
     """A reinforcement section of two small steps."""
     small = {"steps": 1, "tasks": 2, "arms": 2, "rollouts": 2, "save_steps": 100}
-    small |= {"learning_rate": 1e-3, "warmup": 0.0, "temperature": 1.0}
+    small |= {"learning_rate": 1e-3, "warmup": 0.0, "temperature": 1.0, "replay_epochs": 0}
     return RlSection(**small | values)
 
 
