@@ -3,8 +3,8 @@
 Passages state one fact each and are the same for every seed. The split of a question is decided by its
 answer: every name, currency, language and demonym belongs to one split, so no such answer of a test task is
 the answer of a training or dev task. Answers of a closed class (yes and no, numbers) are exempt; there the
-country or city asked about decides. Other names in a question may come from any split. The last phrasings of
-a family are held out: half of the test tasks use them, no other task does.
+country or city asked about decides. Other names in a question may come from any split. Some phrasings are
+held out: half of the dev tasks use those of dev, half of the test tasks those of test, no other task does.
 """
 
 import json
@@ -46,7 +46,7 @@ def build_atlas(seed: int, train: int = 1200, dev: int = 200, test: int = 400) -
         tasks = []
         for index, (family, pools) in enumerate(families.items()):
             share = size // len(families) + (index < size % len(families))
-            tasks += _phrase(pools[split], share, f"family {family!r}, split {split!r}", split == "test")
+            tasks += _phrase(pools[split], share, f"family {family!r}", split)
         Random(f"{seed} {split}").shuffle(tasks)
         rows += [_row(split, number, *task) for number, task in enumerate(tasks)]
     facts = all_facts()
@@ -98,7 +98,7 @@ def _by_split(questions: Iterable[Question], split_of: dict[str, str], random: R
     return ordered
 
 
-def _phrase(pool: list[Question], size: int, label: str, with_held_out: bool) -> list[tuple[Question, int, str]]:
+def _phrase(pool: list[Question], size: int, label: str, split: str) -> list[tuple[Question, int, str]]:
     """`size` (question, phrasing number, words) from `pool`; questions come back in other words if needed."""
     tasks: list[tuple[Question, int, str]] = []
     used: set[str] = set()
@@ -106,10 +106,10 @@ def _phrase(pool: list[Question], size: int, label: str, with_held_out: bool) ->
         if len(tasks) == size:
             return tasks
         templates = _templates(question)
-        held_out = with_held_out and len(tasks) % 2 == 1
-        numbers = range(phrasings.SEEN, len(templates)) if held_out else range(phrasings.SEEN)
-        # Halved in the test split, where a step of two would always meet the same phrasings.
-        start = turn // 2 if with_held_out else turn
+        own = phrasings.HELD_OUT.get(split)
+        numbers = own if own and len(tasks) % 2 == 1 else range(phrasings.SEEN)
+        # Halved where the two kinds take turns, since a step of two would always meet the same phrasings.
+        start = turn // 2 if own else turn
         for step in range(len(numbers)):
             number = numbers[(start + step) % len(numbers)]
             words = _words(question, templates[number])
@@ -119,7 +119,7 @@ def _phrase(pool: list[Question], size: int, label: str, with_held_out: bool) ->
                 break
     if len(tasks) == size:
         return tasks
-    raise InputError(f"atlas: {label}: expected at most {len(tasks)} tasks, found {size} asked for")
+    raise InputError(f"atlas: {label}, split {split!r}: expected at most {len(tasks)} tasks, found {size} asked for")
 
 
 def _repeat(pool: list[Question]) -> Iterator[Question]:
