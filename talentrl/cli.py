@@ -227,12 +227,11 @@ def search(
     bank = None if passages else _checked_bank(talent)
     console = _console(stderr=as_json)
     with console.status("Searching"):
-        from talentrl.retrieval.backends import open_index
-        from talentrl.retrieval.encoder import load_encoder
+        from talentrl.retrieval.backends import open_encoder, open_index
         from talentrl.retrieval.skills import SkillRetriever
 
         folder = layout.SKILL_INDEX if bank else layout.PASSAGE_INDEX
-        index = open_index(folder, load_encoder(settings.encoder), settings)
+        index = open_index(folder, open_encoder(settings), settings)
         if bank:
             hits = SkillRetriever(index, bank, settings.prior_weight).retrieve(text, talent, k)
             texts = {hit.id: bank.skills[hit.id].description for hit in hits}
@@ -280,10 +279,10 @@ def retrieval_evaluate(
         sets = [skill_set(_checked_bank(None), TaskSet.read(layout.TASKS).split("dev", questions))]
     console = _console()
     with _console(stderr=True).status("Loading the encoder"):
+        from talentrl.retrieval.backends import open_encoder
         from talentrl.retrieval.cache import CachedEncoder
-        from talentrl.retrieval.encoder import load_encoder
 
-        encoder = CachedEncoder(load_encoder(params.retrieval.encoder), layout.EMBEDDINGS)
+        encoder = CachedEncoder(open_encoder(params.retrieval), layout.EMBEDDINGS)
     evaluation = evaluate_retrieval(sets, encoder, params.retrieval, params.seed)
     display.show_retrieval(console, evaluation)
     if output is not None:

