@@ -3,8 +3,8 @@
 from talentrl import layout
 from talentrl.bank.bank import SkillBank
 from talentrl.config import Params
+from talentrl.retrieval.backends import open_encoder
 from talentrl.retrieval.cache import CachedEncoder
-from talentrl.retrieval.encoder import load_encoder
 from talentrl.rollouts.assembly import build_indices
 from talentrl.tracking import Run
 from tasks.stage import run_stage
@@ -13,7 +13,7 @@ from tasks.stage import run_stage
 def run(params: Params, run: Run) -> None:
     """Encode and index the compiled bank and the task set's passages."""
     bank = SkillBank.read_json(layout.BANK)
-    encoder = CachedEncoder(load_encoder(params.retrieval.encoder), layout.EMBEDDINGS)
+    encoder = CachedEncoder(open_encoder(params.retrieval), layout.EMBEDDINGS)
     build_indices(bank, layout.TASKS, encoder, params.retrieval)
     run.tag("skillbank.digest", bank.digest)
 

@@ -75,7 +75,11 @@ def test_the_prior_weight_reruns_only_what_depends_on_it() -> None:
 def test_dvc_draws_the_training_curves(tmp_path: Path) -> None:
     for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(ROOT / name, tmp_path)
-    steps = {"sft-7": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}], "rl-7": [{"step": 1, "return": 0.5}]}
+    steps = {
+        "sft-7": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}],
+        "rl-7": [{"step": 1, "return": 0.5}],
+        "replay-7": [{"step": 2, "replay/value": 0.75}],
+    }
     for name, history in steps.items():
         write_text(tmp_path / "metrics" / "history" / f"{name}.json", json.dumps(history))
     dvc = [sys.executable, "-m", "dvc"]
