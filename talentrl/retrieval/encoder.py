@@ -91,7 +91,10 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """See `Encoder.encode`. Equal texts get equal vectors."""
-        return self._distinct(self._model.encode_document, texts)
+        # The library takes an empty "document" before a model's own "passage".
+        stated = (self._model.prompts.get(kind) for kind in ("document", "passage", "corpus"))
+        encode = functools.partial(self._model.encode_document, prompt=next(filter(None, stated), None))
+        return self._distinct(encode, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         """See `Encoder.encode_queries`. Equal texts get equal vectors."""

@@ -96,6 +96,9 @@ class HashingEncoder:
             row /= np.linalg.norm(row)
         return vectors
 
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        return self.encode(texts)
+
 
 def lines(text: str) -> list[str]:
     """The lines of `text` without table borders and surplus space."""

@@ -55,7 +55,7 @@ def trained(project: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     assembly.build_indices(
         SkillBank.read_json(Path("data/bank.json")), Path("data/tasks"), HashingEncoder(), RetrievalSection()
     )
-    monkeypatch.setattr(assembly, "load_encoder", lambda source: HashingEncoder())
+    monkeypatch.setattr(assembly, "open_encoder", lambda settings: HashingEncoder())
     shutil.copytree(model, "data/rl/3")
     return project
 

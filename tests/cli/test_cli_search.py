@@ -21,7 +21,7 @@ def indexed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     SkillBank.load(Path("bank")).write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
     build_indices(SkillBank.read_json(Path("data/bank.json")), Path("data/tasks"), HashingEncoder(), RetrievalSection())
-    monkeypatch.setattr("talentrl.retrieval.encoder.load_encoder", lambda source: HashingEncoder())
+    monkeypatch.setattr("talentrl.retrieval.backends.load_encoder", lambda *_: HashingEncoder())
     return project
 
 
@@ -100,7 +100,7 @@ def test_bad_input_is_one_line_and_code_2(indexed: Path, arguments: list[str], m
 
 
 def test_what_is_missing_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("talentrl.retrieval.encoder.load_encoder", lambda source: HashingEncoder())
+    monkeypatch.setattr("talentrl.retrieval.backends.load_encoder", lambda *_: HashingEncoder())
     result = invoke("search", "x")
     assert result.exit_code == 2 and result.stderr.startswith("Error: data/bank.json: ")
     result = invoke("search", "x", "--passages")

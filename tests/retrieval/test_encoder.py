@@ -73,7 +73,8 @@ def test_broken_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nowhere/at-all", "no such model folder"),
+        ("nowhere/at-all", "no such folder, and not a hub name"),
+        ("./nowhere/at-all", "no such model folder"),
         ("package:not-installed-at-all", "'not-installed-at-all' is not installed"),
         ("package:numpy", "carries no sentence-transformers model"),
     ],

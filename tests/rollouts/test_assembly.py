@@ -35,6 +35,9 @@ class CountingEncoder:
             vector /= np.linalg.norm(vector)
         return vectors
 
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        return self.encode(texts)
+
 
 def make_tasks(passages):
     tasks = [
@@ -58,7 +61,7 @@ def settings(**rollout) -> Params:
 def project(tmp_path, monkeypatch):
     """The working directory: compiled bank, task set, indices and a random model in their places."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(assembly, "load_encoder", lambda source: CountingEncoder())
+    monkeypatch.setattr(assembly, "open_encoder", lambda settings: CountingEncoder())
     BANK.write_json(layout.BANK)
     make_tasks([(f"p{i}", "Facts", f"Fact {i} is {i}.") for i in range(5)]).write(layout.TASKS)
     assembly.build_indices(BANK, layout.TASKS, CountingEncoder(), RetrievalSection())
