@@ -72,6 +72,13 @@ def test_the_prior_weight_reruns_only_what_depends_on_it() -> None:
     assert named == {"demos", "rl", "evaluate"}  # and, through their outputs, sft and report
 
 
+def test_settings_of_the_encoder_rerun_the_index() -> None:
+    """An index is bound to its encoder's fingerprint, which holds the prefixes."""
+    assert {f"retrieval.{name}" for name in ("encoder", "query_prefix", "passage_prefix")} <= {
+        *STAGES["index"]["params"]
+    }
+
+
 def test_dvc_draws_the_training_curves(tmp_path: Path) -> None:
     for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(ROOT / name, tmp_path)
