@@ -25,6 +25,6 @@ class StepMetrics(TrainerCallback):
         """See TrainerCallback."""
         numbers = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, int | float)}
         self._log(numbers, state.global_step)
-        for name in ("loss", "grad_norm"):
-            if not math.isfinite(numbers.get(name, 0.0)):
-                raise FloatingPointError(f"step {state.global_step}: {name} is {numbers[name]}; training stopped")
+        for name, number in numbers.items():
+            if name.rpartition("/")[2] in ("loss", "grad_norm") and not math.isfinite(number):
+                raise FloatingPointError(f"step {state.global_step}: {name} is {number}; training stopped")

@@ -18,6 +18,7 @@ from transformers import Trainer, TrainingArguments
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
 from talentrl.learning.advantages import routing_advantages
+from talentrl.learning.arguments import REINFORCEMENT_SCHEDULE, shared_arguments
 from talentrl.learning.resuming import EpochOrder, train_or_resume
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.policy.transformers_engine import TransformersEngine
@@ -72,31 +73,16 @@ def replay(
         data_collator=lambda batch: {"contrasts": batch},
         callbacks=callbacks,
         args=TrainingArguments(
-            output_dir=str(scratch),
+            **shared_arguments(settings, seed, scratch),
+            **REINFORCEMENT_SCHEDULE,
             num_train_epochs=settings.replay_epochs,
             per_device_train_batch_size=settings.replay_batch,
-            learning_rate=settings.learning_rate,
-            lr_scheduler_type="cosine_warmup_with_min_lr",
-            lr_scheduler_kwargs={"min_lr_rate": 0.1},
-            warmup_steps=settings.warmup,
-            seed=seed,
-            data_seed=seed,
-            save_steps=settings.save_steps,
-            save_total_limit=1,
-            logging_steps=1,
-            logging_nan_inf_filter=False,  # a loss that is no number is to be seen
             remove_unused_columns=False,
-            report_to="none",
-            dataloader_pin_memory=False,
         ),
     )
     train_or_resume(trainer, scratch)
     engine.reset()
-    return [
-        {f"replay/{name}": entry[name] for name in ("loss", "value", "grad_norm")}
-        for entry in trainer.state.log_history
-        if "loss" in entry
-    ]
+    return [entry for entry in trainer.state.log_history if "replay/loss" in entry]
 
 
 class _ReplayTrainer(Trainer):
@@ -139,8 +125,9 @@ class _ReplayTrainer(Trainer):
         return -objective / self._settings.replay_batch
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """As Trainer, with the value of the last batch."""
-        super().log(logs | ({"value": self._value} if "loss" in logs else {}), *args, **kwargs)
+        """As Trainer, with the value of the last batch, under names that the online steps do not use."""
+        logs = logs | ({"value": self._value} if "loss" in logs else {})
+        super().log({f"replay/{name}": number for name, number in logs.items()}, *args, **kwargs)
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
         return EpochOrder(super()._get_train_sampler(dataset), self.args.seed)

@@ -22,6 +22,7 @@ from talentrl.config import RlSection
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
 from talentrl.learning.advantages import POLICY_WEIGHTED
+from talentrl.learning.arguments import REINFORCEMENT_SCHEDULE, shared_arguments
 from talentrl.learning.arms import (
     arms_per_task,
     collect,
@@ -88,7 +89,7 @@ def train_rl(
     examples = contrasts(episodes, {task.task_id: task for task in tasks}) if settings.replay_epochs else []
     if examples:
         replayed = replay(runner, examples, settings, seed, scratch / "replay", callbacks)
-        history += [{"step": len(history) + 1 + number, **entry} for number, entry in enumerate(replayed)]
+        history += [{**entry, "step": len(history) + entry["step"]} for entry in replayed]
     with atomic_path(output) as temporary:
         engine.model.save_pretrained(temporary)  # safetensors only: nothing pickled
         engine.tokenizer.save_pretrained(temporary)
@@ -98,30 +99,17 @@ def train_rl(
 def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
     """TRL's configuration: a micro-batch is one task's `group` of rollouts, a step is `settings.tasks` of them."""
     return GRPOConfig(
-        output_dir=str(scratch),
+        **shared_arguments(settings, seed, scratch),
+        **REINFORCEMENT_SCHEDULE,
         max_steps=settings.steps,
         per_device_train_batch_size=group,
         gradient_accumulation_steps=settings.tasks,
         num_generations=group,
         max_completion_length=max_tokens,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type="cosine_warmup_with_min_lr",  # the others make no step of the first
-        lr_scheduler_kwargs={"min_lr_rate": 0.1},
-        warmup_steps=settings.warmup,
         loss_type=settings.loss_type,
         scale_rewards="none",  # advantages are ours
         beta=settings.kl,
         epsilon=settings.epsilon,
-        seed=seed,
-        data_seed=seed,
-        save_steps=settings.save_steps,
-        save_total_limit=1,
-        logging_steps=1,
-        logging_nan_inf_filter=False,  # a loss that is no number is to be seen
-        report_to="none",
-        bf16=False,
-        gradient_checkpointing=False,
-        dataloader_pin_memory=False,
     )
 
 

@@ -16,6 +16,7 @@ from trl import SFTConfig, SFTTrainer
 
 from talentrl.config import SftSection
 from talentrl.files import atomic_path
+from talentrl.learning.arguments import shared_arguments
 from talentrl.learning.resuming import train_or_resume
 from talentrl.policy.model import freeze_lower_layers, load_model, load_tokenizer
 from talentrl.policy.prefix_tree import tree_log_probabilities
@@ -76,25 +77,13 @@ def train_sft(
         train_dataset=Dataset.from_list(rows),
         callbacks=callbacks,
         args=SFTConfig(
-            output_dir=str(scratch),
+            **shared_arguments(settings, seed, scratch),
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=micro_batch,
             gradient_accumulation_steps=settings.batch // micro_batch,
-            learning_rate=settings.learning_rate,
-            warmup_steps=settings.warmup,
             lr_scheduler_type="linear",
             max_length=max(len(row["input_ids"]) for row in rows),
-            seed=seed,
-            data_seed=seed,
             train_sampling_strategy="sequential",  # shuffled above
-            save_steps=settings.save_steps,
-            save_total_limit=1,
-            logging_steps=1,
-            logging_nan_inf_filter=False,  # a loss that is no number is to be seen
-            report_to="none",
-            bf16=False,
-            gradient_checkpointing=False,
-            dataloader_pin_memory=False,
         ),
     )
     train_or_resume(trainer, scratch)

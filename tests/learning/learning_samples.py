@@ -29,6 +29,7 @@ _CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TALENTS = ("blue", "gold", "grey", "pink")
+GOOD = "pink"  # the talent that tests reward
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -160,6 +161,13 @@ def graded(episode: Episode) -> float:
     """A return in [0, 1] that depends on what was sampled, and on nothing else."""
     sampled = [token for token, action in zip(episode.token_ids, episode.action_mask, strict=True) if action]
     return (sum(sampled) % 9) / 8
+
+
+def probability(runner: ToyRunner) -> float:
+    """Of the talent GOOD, among all talents."""
+    runner.engine.reset()
+    chances = {t: turn.probability or 0.0 for t, turn in runner.score_talents(toy_tasks(1))[0].items()}
+    return chances[GOOD] / sum(chances.values())
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -26,7 +26,7 @@ def test_numbers_of_a_step_are_passed_on() -> None:
     assert seen == [({"loss": 1.0, "kl": 0.5}, 7), ({}, 7)]
 
 
-@pytest.mark.parametrize("name", ["loss", "grad_norm"])
+@pytest.mark.parametrize("name", ["loss", "grad_norm", "replay/loss"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_or_gradient_that_is_no_number_stops_the_run(name: str, value: float) -> None:
     seen: list[int] = []

@@ -7,30 +7,24 @@ import polars as pl
 import pytest
 import torch
 from learning_samples import (
+    GOOD,
     TALENTS,
     FirstGradient,
+    KillAfter,
     Killed,
-    ToyRunner,
     assert_same_weights,
     graded,
+    probability,
     toy_runner,
     toy_settings,
     toy_tasks,
 )
-from transformers import TrainerCallback
 
 from talentrl.errors import InputError
+from talentrl.learning.callbacks import StepMetrics
 from talentrl.learning.replay import Contrast, contrasts, replay
 from talentrl.learning.rl import train_rl
 from talentrl.policy.model import load_model
-
-GOOD = "pink"
-
-
-def probability(runner: ToyRunner) -> float:
-    runner.engine.reset()
-    chances = {t: turn.probability or 0.0 for t, turn in runner.score_talents(toy_tasks(1))[0].items()}
-    return chances[GOOD] / sum(chances.values())
 
 
 def row(step: int, task: str, talent: str, value: float | None, intervention: str = "routed") -> dict[str, Any]:
@@ -103,11 +97,6 @@ def test_the_router_learns_from_what_one_online_step_gathered(tiny_model: Path, 
 
 
 def test_resumed_replay_ends_where_an_uninterrupted_one_does(tiny_model: Path, tmp_path: Path) -> None:
-    class Kill(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step == 3:
-                raise Killed
-
     examples = [
         Contrast(task, list(TALENTS), [1.0 if talent == TALENTS[i % 4] else 0.0 for talent in TALENTS])
         for i, task in enumerate(toy_tasks(6))
@@ -116,11 +105,24 @@ def test_resumed_replay_ends_where_an_uninterrupted_one_does(tiny_model: Path, t
     whole, killed, resumed = (toy_runner(tiny_model) for _ in range(3))
     replay(whole, examples, settings, 5, tmp_path / "whole")
     with pytest.raises(Killed):
-        replay(killed, examples, settings, 5, tmp_path / "killed", [Kill()])
+        replay(killed, examples, settings, 5, tmp_path / "killed", [KillAfter(3)])
     replay(resumed, examples, settings, 5, tmp_path / "killed")
     for name, runner in (("one", whole), ("other", resumed)):
         runner.engine.model.save_pretrained(tmp_path / name)
     assert_same_weights(tmp_path / "one", tmp_path / "other")
+
+
+def test_its_numbers_have_names_of_their_own(tiny_model: Path, tmp_path: Path) -> None:
+    """Both parts of the stage log to one MLflow run, each from step 1."""
+    seen: list[tuple[set[str], int]] = []
+    log = StepMetrics(lambda metrics, step: seen.append((set(metrics), step)))
+    runner = toy_runner(tiny_model, lambda episode: float(episode.talent == GOOD))
+    settings = toy_settings(steps=2, replay_epochs=2, replay_batch=2)
+    train_rl(runner, toy_tasks(2), settings, 0, tmp_path / "scratch", tmp_path / "out", [log])
+    steps = [(names, step) for names, step in seen if names & {"loss", "replay/loss"}]
+    assert [step for names, step in steps if "loss" in names] == [1, 2]
+    assert [step for names, step in steps if "replay/loss" in names] == [1, 2]
+    assert not any({"loss", "grad_norm", "learning_rate"} & names for names, _ in steps if "replay/loss" in names)
 
 
 def test_a_run_without_contrasts_has_nothing_to_replay(tiny_model: Path, tmp_path: Path) -> None:

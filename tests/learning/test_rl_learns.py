@@ -4,17 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from learning_samples import ToyRunner, toy_runner, toy_settings, toy_tasks
+from learning_samples import GOOD, probability, toy_runner, toy_settings, toy_tasks
 
 from talentrl.learning.rl import train_rl
-
-GOOD = "pink"
-
-
-def probability(runner: ToyRunner) -> float:
-    runner.engine.reset()
-    chances = {t: turn.probability or 0.0 for t, turn in runner.score_talents(toy_tasks(1))[0].items()}
-    return chances[GOOD] / sum(chances.values())
 
 
 @pytest.mark.parametrize(
