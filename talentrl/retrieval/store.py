@@ -60,6 +60,7 @@ class Store:
             raise InputError(f"{file}: no such index; rerun the index stage")
         self._file = file
         self._db = _connect(file)
+        self._dimension = encoder.dimension
         self._graph: neighbours.Graph | None = None
         try:
             self._check(encoder)
@@ -137,7 +138,7 @@ class Store:
         return {row[0]: Document(row[0], row[1], json.loads(row[2])) for row in found if row}
 
     def snapshot(self, known: Snapshot | None) -> Snapshot:
-        """Ids and vectors now; `known` itself when nothing changed since. Call it inside a transaction."""
+        """Rows and vectors now; `known` itself when nothing changed since. Call it inside a transaction."""
         version = self._number("version")
         if known is not None and known.version == version:
             return known
@@ -155,7 +156,7 @@ class Store:
         return (
             [row[0] for row in found],
             [row[1] for row in found],
-            vectors.reshape(len(found), self._number("dimension")),
+            vectors.reshape(len(found), self._dimension),
         )
 
     def rows_of(self, ids: Collection[str]) -> dict[str, int]:
@@ -176,8 +177,8 @@ class Store:
         with self.transaction():
             version, documents = self._number("version"), self._count()
             graph = self._open_graph(self._text("graph"))
-            kept = self._count("WHERE changed <= ?", self._number("graph_version")) if graph else 0
-            behind = (documents - kept) + (self._number("graph_rows") - kept if graph else 0)
+            newer = self._count("WHERE changed > ?", self._number("graph_version")) if graph else documents
+            behind = newer + (self._number("graph_rows") - (documents - newer) if graph else 0)
             if behind <= neighbours.EXACT:
                 return
             few = documents <= neighbours.EXACT
@@ -238,7 +239,7 @@ class Store:
 
     def _vectors(self, since: int, order: str) -> tuple[list[int], Vectors]:
         """Rows that changed after version `since`, and their vectors; `order` is a column."""
-        vectors = np.empty((self._count("WHERE changed > ?", since), self._number("dimension")), dtype=np.float32)
+        vectors = np.empty((self._count("WHERE changed > ?", since), self._dimension), dtype=np.float32)
         rows = []
         sql = f"SELECT row, vector FROM documents WHERE changed > ? ORDER BY {order}"
         for place, (row, vector) in enumerate(self._db.execute(sql, (since,))):
