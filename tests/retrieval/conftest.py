@@ -6,13 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from retrieval_samples import HashingEncoder
 
 from talentrl.retrieval import neighbours
 from talentrl.retrieval.connection import connect
@@ -22,29 +21,6 @@ from talentrl.retrieval.index import Document, HybridIndex
 from talentrl.retrieval.scoring import Scoring
 
 Build = Callable[..., HybridIndex]
-
-
-class HashingEncoder:
-    """Counts of hashed words, normalised: cheap, deterministic, independent of the batch."""
-
-    dimension = 16
-
-    def __init__(self, fingerprint: str = "hashing-1") -> None:
-        self.fingerprint = fingerprint
-        self.encoded: list[list[str]] = []
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        self.encoded.append(list(texts))
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            row[0] = 0.1
-            for word in text.lower().split():
-                row[zlib.crc32(word.encode()) % self.dimension] += 1
-            row /= np.linalg.norm(row)
-        return vectors
-
-    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
-        return self.encode(texts)
 
 
 @pytest.fixture

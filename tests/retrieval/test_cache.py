@@ -1,13 +1,12 @@
 """Vectors on disk: what was embedded once, by the same weights, is not embedded again."""
 
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from retrieval_samples import importing_tests
 
 from talentrl.errors import InputError
 from talentrl.retrieval.cache import CachedEncoder
@@ -60,7 +59,7 @@ def test_encoders_of_another_fingerprint_share_nothing(file, encoder):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from conftest import HashingEncoder
+from retrieval_samples import HashingEncoder
 from talentrl.retrieval import cache
 
 class Deadly(HashingEncoder):
@@ -75,8 +74,7 @@ cache.CachedEncoder(Deadly(), Path(sys.argv[1])).encode([f"text {n}" for n in ra
 
 
 def test_a_killed_call_keeps_what_it_had_saved(file, encoder):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], env=env, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], env=importing_tests(), check=False)
     assert done.returncode == -signal.SIGKILL
     texts = [f"text {n}" for n in range(4)]
     assert (CachedEncoder(encoder, file).encode(texts) == type(encoder)().encode(texts)).all()

@@ -1,14 +1,13 @@
 """What the embedded back end adds to the contract: one file, safe against kills, tied to its encoder."""
 
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from retrieval_samples import importing_tests
 
 from talentrl.errors import InputError
 from talentrl.retrieval.embedded import FILE, EmbeddedIndex
@@ -69,7 +68,7 @@ def test_build_replaces_a_broken_file(tmp_path, encoder):
 KILLED_UPSERT = """
 import json, os, signal, sys
 from pathlib import Path
-from conftest import HashingEncoder
+from retrieval_samples import HashingEncoder
 from talentrl.retrieval.embedded import EmbeddedIndex
 from talentrl.retrieval.index import Document
 from talentrl.retrieval.scoring import Scoring
@@ -90,8 +89,7 @@ def killed(tmp_path, encoder):
     """A folder whose index lost its writer halfway, with the journal that the writer left behind."""
     EmbeddedIndex.build(tmp_path, OLD, encoder)
     size = (tmp_path / FILE).stat().st_size
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", KILLED_UPSERT, str(tmp_path)], env=env, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED_UPSERT, str(tmp_path)], env=importing_tests(), check=False)
     assert done.returncode == -signal.SIGKILL
     assert (tmp_path / FILE).stat().st_size > size
     assert (tmp_path / f"{FILE}-journal").exists()

@@ -1,6 +1,5 @@
 """Indices with a graph of neighbours find what exact search finds, whatever happened to the graph."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import HashingEncoder
+from retrieval_samples import HashingEncoder, importing_tests
 
 from talentrl.retrieval import neighbours
 from talentrl.retrieval.embedded import FILE, EmbeddedIndex
@@ -172,9 +171,8 @@ else:
 def test_killed_while_it_makes_the_graph(tmp_path, encoder, monkeypatch, change):
     """The documents are in; they are searched exactly until the next change makes the graph."""
     EmbeddedIndex.build(tmp_path / "graph", documents(100), encoder).close()
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", KILLED, str(tmp_path / "graph"), change]
-    assert subprocess.run(command, env=env, check=False).returncode == -signal.SIGKILL
+    assert subprocess.run(command, env=importing_tests(), check=False).returncode == -signal.SIGKILL
     index = EmbeddedIndex(tmp_path / "graph", encoder)
     assert index.count() == 150
     assert_as_exact(index, tmp_path / "exact", monkeypatch)
@@ -203,9 +201,8 @@ while index.count() < 260:
 def test_readers_in_other_processes_see_whole_changes_while_a_writer_works(tmp_path, encoder, monkeypatch):
     monkeypatch.setattr(neighbours, "EXACT", 40)
     writer = EmbeddedIndex.build(tmp_path, documents(60), encoder)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", READER, str(tmp_path)]
-    readers = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE) for _ in range(2)]
+    readers = [subprocess.Popen(command, env=importing_tests(), stdout=subprocess.PIPE) for _ in range(2)]
     try:
         for reader in readers:
             assert reader.stdout is not None and reader.stdout.readline() == b"ready\n"
