@@ -22,6 +22,8 @@ lint: $(VENV)/.installed
 	mypy
 
 bench: $(VENV)/.installed  ## speed, beside named peers; needs data/model (`dvc repro model`)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,bench]"
+	python -m benchmarks.retrieval 10000 100000
 	python -m benchmarks.imports
 	python -m benchmarks.multi_turn
 

@@ -62,6 +62,8 @@ class Store:
         self._db = _connect(file)
         self._dimension = encoder.dimension
         self._graph: neighbours.Graph | None = None
+        self._common: dict[str, bool] = {}
+        self._common_at = -1
         try:
             self._check(encoder)
         except InputError:
@@ -202,9 +204,17 @@ class Store:
         """BM25 by row for the `best` top documents and for every row of `wanted` that matches a term.
 
         Only rows in `within` count, if given. Documents of equal BM25 at the cut are taken in order of row,
-        which after a build is order of id.
+        which after a build is order of id. A term in more than half of the documents, whose inverse document
+        frequency is at its floor, counts only if no other term matches.
         """
-        terms = " OR ".join(f'"{token}"' for token in tokens(query))
+        words = tokens(query)
+        rare = [word for word in words if not self._is_common(word)]
+        return self._matches(rare, wanted, best, within) or self._matches(words, wanted, best, within)
+
+    def _matches(
+        self, words: Sequence[str], wanted: Collection[int], best: int, within: Collection[int] | None
+    ) -> dict[int, float]:
+        terms = " OR ".join(f'"{word}"' for word in words)
         if not terms:
             return {}
         # One pass scores all matches; with the wanted rows in front, one limit gets both sets. The plus sign
@@ -217,6 +227,17 @@ class Store:
         ).fetchall()
         top = {row for row, _ in sorted(found, key=lambda pair: (-pair[1], pair[0]))[:best]}
         return {row: score for row, score in found if row in top or row in wanted}
+
+    def _is_common(self, word: str) -> bool:
+        """Whether more than half of the documents have `word`. Scoring them would take most of a search's time."""
+        version = self._number("version")
+        if self._common_at != version:
+            self._common_at, self._common = version, {}
+        if word not in self._common:
+            half = self._count() // 2
+            sql = "SELECT count(*) FROM (SELECT 1 FROM texts WHERE texts MATCH ? LIMIT ?)"
+            self._common[word] = self._db.execute(sql, (f'"{word}"', half + 1)).fetchone()[0] > half
+        return self._common[word]
 
     def _open_graph(self, name: str) -> neighbours.Graph | None:
         """The graph in the file `name`; None if there is none, or it is lost: then everything is searched exactly."""
