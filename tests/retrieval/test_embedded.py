@@ -33,6 +33,18 @@ def test_a_second_reader_sees_a_change(tmp_path, encoder):
     assert reader.search("new text", 1)[0].id == "c"
 
 
+def test_a_term_of_most_documents_counts_only_if_no_other_matches(tmp_path, encoder):
+    index = EmbeddedIndex.build(tmp_path, [Document(word, f"the {word}") for word in ("cat", "dog", "owl")], encoder)
+
+    def lexical(query):
+        return {hit.id for hit in index.search(query, 9) if hit.bm25 > 0}
+
+    assert lexical("the cat") == {"cat"}
+    assert lexical("the") == lexical("the unicorn") == {"cat", "dog", "owl"}
+    index.upsert([Document(word, f"a {word}") for word in ("elk", "fox", "gnu", "hen")])
+    assert lexical("the cat") == {"cat", "dog", "owl"}
+
+
 def test_order_of_the_documents_does_not_change_the_file(tmp_path, encoder):
     EmbeddedIndex.build(tmp_path / "one", OLD + NEW, encoder)
     EmbeddedIndex.build(tmp_path / "two", (OLD + NEW)[::-1], encoder)
