@@ -61,7 +61,7 @@ class EmbeddedIndex(HybridIndex):
             raise InputError(f"{folder}: no documents to index, expected at least one")
         Store.create(folder / FILE, checked, encode_documents(encoder, checked), encoder)
         index = cls(folder, encoder, scoring)
-        index._store.renew_graph()
+        index._store.renew()
         return index
 
     def close(self) -> None:
@@ -72,12 +72,12 @@ class EmbeddedIndex(HybridIndex):
         """See `HybridIndex.upsert`."""
         checked = checked_documents(documents)
         self._store.upsert(checked, encode_documents(self._encoder, checked))
-        self._store.renew_graph()
+        self._store.renew()
 
     def delete(self, ids: Iterable[str]) -> None:
         """See `HybridIndex.delete`."""
         self._store.delete(ids)
-        self._store.renew_graph()
+        self._store.renew()
 
     def count(self) -> int:
         """See `HybridIndex.count`."""

@@ -1,8 +1,8 @@
 """The SQLite file of the embedded back end: rows, a full-text index and vectors, changed in one transaction.
 
-A process killed while it writes leaves the file as it was before. BM25 is FTS5's (k1 = 1.2, b = 0.75, and an
-inverse document frequency that does not fall below 1e-6), over tokens that are lower-cased, stripped of
-accents and stemmed by Porter's algorithm.
+A process killed while it writes leaves the file as it was before. BM25 is FTS5's, over tokens that are
+lower-cased, stripped of accents and stemmed by Porter's algorithm. Posting lists made with the index answer in its
+place as long as nothing has changed (`talentrl.retrieval.postings`).
 """
 
 import json
@@ -17,20 +17,20 @@ import numpy as np
 
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
-from talentrl.retrieval import neighbours
+from talentrl.retrieval import neighbours, postings
 from talentrl.retrieval.encoder import Encoder, Vectors
 from talentrl.retrieval.index import Document
 
-FORMAT = 2
+FORMAT = 3
 _LOCK_SECONDS = 30.0
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, changed INTEGER NOT NULL, fields TEXT NOT NULL,
     vector BLOB NOT NULL);
 CREATE INDEX changes ON documents (changed);
-CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'porter unicode61');
-"""
+CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = '{postings.TOKENIZE}');
+{postings.SCHEMA}"""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Store:
         self._db = _connect(file)
         self._dimension = encoder.dimension
         self._graph: neighbours.Graph | None = None
-        self._common: dict[str, bool] = {}
-        self._common_at = -1
+        self._postings: tuple[int, postings.Postings] | None = None
+        self._common: tuple[int, dict[str, bool]] = (-1, {})
         try:
             self._check(encoder)
         except InputError:
@@ -81,6 +81,7 @@ class Store:
             "graph": "",  # file name of the graph of neighbours,
             "graph_rows": 0,  # how many rows it holds,
             "graph_version": -1,  # and the version that it was made of
+            "postings_version": 0,  # the version that the posting lists are of
         }
         with atomic_path(file) as temporary:
             with closing(_connect(temporary)) as db:
@@ -88,6 +89,7 @@ class Store:
                 db.execute("BEGIN")
                 db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
                 _insert(db, documents, vectors, 0)
+                postings.write_postings(db)
                 db.execute("COMMIT")
             _settle(file)
         neighbours.remove_graphs(file.parent, keep="")
@@ -171,10 +173,11 @@ class Store:
         sql = "SELECT row FROM documents WHERE row IN (SELECT value FROM json_each(?)) AND changed <= ?"
         return {row for (row,) in self._db.execute(sql, (_array(rows), self._number("graph_version")))}
 
-    def renew_graph(self) -> None:
+    def renew(self) -> None:
         """Make the graph of neighbours anew if it is lost or too much changed since, or drop it if it is not needed.
 
-        A process killed meanwhile leaves the old graph in use. The index can be read and written meanwhile.
+        The posting lists are renewed with it. A process killed meanwhile leaves the old ones in use. While the graph
+        is made, the index can be read and written.
         """
         with self.transaction():
             version, documents = self._number("version"), self._count()
@@ -188,6 +191,10 @@ class Store:
         name = "" if vectors is None else neighbours.Graph.build(self._file.parent, rows, vectors)
         meta = [(name, "graph"), (len(rows), "graph_rows"), (-1 if few else version, "graph_version")]
         with self.transaction(write=True):
+            now = self._number("version")
+            if self._number("postings_version") != now:
+                postings.write_postings(self._db)
+            meta.append((now + 1, "postings_version"))
             self._db.executemany("UPDATE meta SET value = ? WHERE key = ?", meta)
         neighbours.remove_graphs(self._file.parent, keep=name)
 
@@ -208,6 +215,12 @@ class Store:
         frequency is at its floor, counts only if no other term matches.
         """
         words = tokens(query)
+        lists = self._current_postings()
+        terms = lists.terms(words) if lists else None
+        if lists and terms is not None:
+            few = [term for term, documents in terms if documents <= lists.documents // 2]
+            found = lists.bm25(few, wanted, best, within)
+            return found or lists.bm25([term for term, _ in terms], wanted, best, within)
         rare = [word for word in words if not self._is_common(word)]
         return self._matches(rare, wanted, best, within) or self._matches(words, wanted, best, within)
 
@@ -228,16 +241,26 @@ class Store:
         top = {row for row, _ in sorted(found, key=lambda pair: (-pair[1], pair[0]))[:best]}
         return {row: score for row, score in found if row in top or row in wanted}
 
+    def _current_postings(self) -> postings.Postings | None:
+        """The posting lists; None if the texts have changed since they were made."""
+        version = self._number("version")
+        if self._number("postings_version") != version:
+            return None
+        if self._postings is None or self._postings[0] != version:
+            self._postings = version, postings.Postings(self._db)
+        return self._postings[1]
+
     def _is_common(self, word: str) -> bool:
         """Whether more than half of the documents have `word`. Scoring them would take most of a search's time."""
         version = self._number("version")
-        if self._common_at != version:
-            self._common_at, self._common = version, {}
-        if word not in self._common:
+        if self._common[0] != version:
+            self._common = version, {}
+        common = self._common[1]
+        if word not in common:
             half = self._count() // 2
             sql = "SELECT count(*) FROM (SELECT 1 FROM texts WHERE texts MATCH ? LIMIT ?)"
-            self._common[word] = self._db.execute(sql, (f'"{word}"', half + 1)).fetchone()[0] > half
-        return self._common[word]
+            common[word] = self._db.execute(sql, (f'"{word}"', half + 1)).fetchone()[0] > half
+        return common[word]
 
     def _open_graph(self, name: str) -> neighbours.Graph | None:
         """The graph in the file `name`; None if there is none, or it is lost: then everything is searched exactly."""
