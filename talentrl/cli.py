@@ -207,6 +207,68 @@ def ask(
 
 
 @app.command()
+def evaluate(
+    benchmark: Annotated[str, typer.Option("--benchmark", metavar="NAME", help="One of tasks.benchmark.")],
+    path: Annotated[Path | None, typer.Option("--path", metavar="PATH", help="Its file or folder: tasks.path.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", metavar="FILE", help="Passages to search, if not its own: tasks.corpus.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="Split to answer; else evaluate.split.")
+    ] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option("--tasks", metavar="N", help="Its first N tasks; else evaluate.tasks.", callback=_checked_count),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", help="Read only its first N items.", callback=_checked_count),
+    ] = None,
+    systems: Annotated[
+        list[str] | None,
+        typer.Option("--system", metavar="NAME", help="zero_shot, flat, random or oracle; repeat for more."),
+    ] = None,
+    checkpoint: Annotated[
+        Path, typer.Option("--checkpoint", metavar="FOLDER", file_okay=False, help="Model folder.")
+    ] = layout.MODEL,
+) -> None:
+    """Answer a benchmark with one model, apart from the pipeline: its figures with intervals, and all episodes.
+
+    Settings are those of params.yaml with the values of profiles/BENCHMARK.yaml, if there is one. All systems use the
+    same model: `zero_shot` routes for itself, `flat` has no talent.
+    """
+    from talentrl import display
+    from talentrl.config import load_params, parse_params, with_profile
+
+    params = load_params()
+    overlay = Path("profiles") / f"{benchmark}.yaml"
+    if overlay.is_file():
+        params = with_profile(params, overlay)
+    given: dict[str, dict[str, Any]] = {
+        "tasks": {"benchmark": benchmark, "path": path and str(path), "corpus": corpus and str(corpus), "limit": limit},
+        "evaluate": {"split": split, "tasks": tasks, "systems": systems or ["zero_shot", "flat"]},
+        "retrieval": {"index_prefix": f"{params.retrieval.index_prefix}-{benchmark}"},
+    }
+    values = params.model_dump()
+    for section, options in given.items():
+        values[section] |= {key: value for key, value in options.items() if value is not None}
+    params = parse_params(values, "evaluate")
+    root = layout.BENCHMARKS / benchmark
+    from talentrl.evaluation.benchmark import evaluate_benchmark
+    from talentrl.evaluation.scores import score_table
+    from talentrl.files import write_text
+
+    frames = evaluate_benchmark(params, checkpoint, params.evaluate.systems, root)
+    scores = score_table(frames)
+    display.show_scores(_console(), f"{benchmark}, split {params.evaluate.split}, {checkpoint}", scores)
+    from talentrl.provenance import provenance
+
+    record = {"params": params.model_dump(), "checkpoint": str(checkpoint), **provenance()}
+    write_text(root / "scores.json", json.dumps({**record, "scores": scores.to_dicts()}, indent=1) + "\n")
+    typer.echo(f"Episodes and figures: {root}", err=True)
+
+
+@app.command()
 def search(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, in quotes.", callback=_checked_text)],
     talent: Annotated[

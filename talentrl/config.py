@@ -24,6 +24,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only"]
 Estimator = Literal["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"]
+Benchmark = Literal[
+    "atlas", "nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "alfworld", "webshop"
+]
 System = Literal["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 
@@ -55,10 +58,16 @@ class BankSection(Section):
 class TasksSection(Section):
     """The task set."""
 
-    benchmark: Literal["atlas", "hotpotqa"] = "atlas"
+    benchmark: Benchmark = "atlas"
+    """`atlas` is generated, all others are read."""
     path: str | None = None
-    """File of a benchmark that is read rather than generated."""
+    """File or folder of a benchmark that is read."""
+    corpus: str | None = None
+    """Passages that a question-answering benchmark searches; without it, the paragraphs of its own items."""
+    limit: PositiveInt | None = None
+    """How many items of a benchmark are read, from the first; null reads all."""
     train: PositiveInt = 1200
+    """Tasks of `atlas` in each split."""
     dev: PositiveInt = 200
     test: PositiveInt = 400
 
@@ -100,6 +109,8 @@ class RolloutSection(Section):
     turn_tokens: PositiveInt = 64
     batch: PositiveInt = 64
     """Rollouts generated side by side. Results do not depend on it."""
+    show_admissible: bool = False
+    """End observations of ALFWorld and WebShop with the commands that are valid: many tokens, fewer invalid actions."""
 
 
 class DemosSection(Section):
@@ -169,7 +180,8 @@ class RlSection(Section):
 class EvaluateSection(Section):
     """Evaluation on held-out tasks, greedy."""
 
-    split: Literal["dev", "test"] = "test"
+    split: str = "test"
+    """A split of the task set; some benchmarks have names of their own for it."""
     tasks: PositiveInt = 28
     systems: list[System] = ["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
@@ -224,6 +236,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path}: found {type(values).__name__}, expected a mapping of sections")
     return values
+
+
+def with_profile(params: Params, profile: Path) -> Params:
+    """`params` with the values of overlay `profile` in their place. Raises InputError as `load_params` does."""
+    values = params.model_dump()
+    _merge(values, read_yaml(profile), "")
+    return parse_params(values, str(profile))
 
 
 def apply_profile(profile: Path, path: Path = Path("params.yaml")) -> list[str]:

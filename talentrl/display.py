@@ -15,6 +15,8 @@ from talentrl.bank.talent import Talent, render_talent
 from talentrl.retrieval.index import Hit
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from talentrl.evaluation.retrieval import RetrievalEvaluation
 
 _INTERVAL = ("value", "95 % interval", "p", "test")
@@ -73,6 +75,17 @@ def show_hits(
         table.caption = f"score = fused bm25 and dense, in standard deviations, + {prior_weight:g} · prior"
     for hit in hits:
         table.add_row(hit.id, *(f"{getattr(hit, part):.3f}" for part in ["score", *parts]), texts[hit.id])
+    console.print(table)
+
+
+def show_scores(console: Console, title: str, scores: "pl.DataFrame") -> None:
+    """A benchmark's figures (`evaluation.scores.SCORE_SCHEMA`)."""
+    table = _table(title, "system", "tasks of", "metric", "value", "95 % interval", "tasks", "failed")
+    for row in scores.iter_rows(named=True):
+        digits = 1 if row["metric"] == "score" else 3
+        interval = f"{row['low']:.{digits}f} to {row['high']:.{digits}f}"
+        figures = (f"{row['value']:.{digits}f}", interval, str(row["tasks"]), str(row["failed"]))
+        table.add_row(row["system"], row["group"], row["metric"], *figures)
     console.print(table)
 
 

@@ -21,6 +21,8 @@ EVALUATION = DATA / "evaluation"
 """One file of episodes a system and training seed: `SYSTEM-SEED.parquet`."""
 METRICS = Path("metrics")
 REPORT = Path("reports") / "index.html"
+BENCHMARKS = Path("benchmark_runs")
+"""Evaluations apart from the pipeline: one folder a benchmark, which has this layout again."""
 SCRATCH = Path("scratch")
 """Checkpoints of a training stage under way; not a stage output, so that a killed stage can resume."""
 EMBEDDINGS = SCRATCH / "embeddings.sqlite"

@@ -5,7 +5,7 @@ from talentrl.bank.bank import SkillBank
 from talentrl.config import Params
 from talentrl.retrieval.backends import open_encoder
 from talentrl.retrieval.cache import CachedEncoder
-from talentrl.rollouts.assembly import build_indices
+from talentrl.rollouts.assembly import build_indices, environment_kind
 from talentrl.tracking import Run
 from tasks.stage import run_stage
 
@@ -14,7 +14,7 @@ def run(params: Params, run: Run) -> None:
     """Encode and index the compiled bank and the task set's passages."""
     bank = SkillBank.read_json(layout.BANK)
     encoder = CachedEncoder(open_encoder(params.retrieval), layout.EMBEDDINGS)
-    build_indices(bank, layout.TASKS, encoder, params.retrieval)
+    build_indices(bank, environment_kind(params.tasks.benchmark), encoder, params.retrieval)
     run.tag("skillbank.digest", bank.digest)
 
 

@@ -44,7 +44,7 @@ class Question:
         return self.names[position % len(self.names)]
 
 
-def play(task: Task, talent: str) -> Play:
+def play(task: Task, talent: str, opening: str = "") -> Play:
     """Play `talent` on `task`: yield `<search>` and at last `<answer>` texts, be sent `<information>` blocks.
 
     Raises:

@@ -35,6 +35,12 @@ class Task:
     answers: tuple[str, ...]
     payload: dict[str, Any]
 
+    @property
+    def task_type(self) -> str | None:
+        """The task's group in its benchmark, if its payload names one: `family`, `task_type` or `type`."""
+        named = (self.payload.get(key) for key in ("family", "task_type", "type"))
+        return next((str(name) for name in named if name is not None), None)
+
 
 @dataclass(frozen=True)
 class TaskSet:
@@ -67,13 +73,10 @@ class TaskSet:
         """Read a folder that `write` made.
 
         Raises:
-            InputError: a file is missing, is not Parquet, or has other columns; or there are no passages.
+            InputError: a file is missing, is not Parquet, or has other columns.
         """
         tasks = read_parquet(folder / "tasks.parquet", TASK_SCHEMA)
-        passages = read_parquet(folder / "passages.parquet", PASSAGE_SCHEMA)
-        if passages.is_empty():
-            raise InputError(f"{folder / 'passages.parquet'}: the passage set is empty, expected at least one passage")
-        return cls(tasks, passages)
+        return cls(tasks, read_parquet(folder / "passages.parquet", PASSAGE_SCHEMA))
 
 
 def read_parquet(path: Path, schema: pl.Schema) -> pl.DataFrame:

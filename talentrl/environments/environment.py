@@ -1,4 +1,4 @@
-"""The protocol of environments. An environment is made for one task, is used once, and has no reset."""
+"""The protocol of environments. An environment is made for one task."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,10 +26,21 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """One task being worked on."""
+    """One task being worked on. It can be pickled at any time, and the same actions have the same results."""
+
+    version: str
+    """Kind, version of the rules and digest of the data, for the records: "alfworld/1 3f2a9c"."""
+
+    def reset(self) -> str:
+        """Begin, or begin again. The first observation; empty where the instruction says all."""
+        ...
 
     def step(self, action: Action | None) -> Step:
         """Take `action`; None is a turn in which no action could be read."""
+        ...
+
+    def admissible(self) -> list[str] | None:
+        """The commands that are valid now, sorted; None where any words may be said."""
         ...
 
     def outcome(self) -> Outcome:

@@ -20,7 +20,8 @@ from talentrl.rollouts.episode import Episode, StopReason
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner
 
-Teacher = Callable[[Task, str], Generator[str, str, None]]
+Teacher = Callable[[Task, str, str], Generator[str, str, None]]
+"""Plays a talent on a task, given the environment's first observation: yields turns, is sent observations."""
 
 
 def measure_arms(runner: RolloutRunner, teacher: Teacher, tasks: Sequence[Task], seed: int) -> list[list[Episode]]:
@@ -136,4 +137,4 @@ def _demonstrate(
     shown = None if intervention == "null" else talent
     routing = replace(runner.set_routing(shown), sampled=intervention == "routed")
     request = RolloutRequest(Arm(task, intervention, shown), routing, 0, seed, menu)
-    return runner.play(request, teacher(task, talent))
+    return runner.play(request, lambda opening: teacher(task, talent, opening))

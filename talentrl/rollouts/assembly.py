@@ -1,30 +1,40 @@
 """Putting a project's parts together: from params and files on disk to a RolloutRunner."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 
 from talentrl import layout
 from talentrl.bank.bank import SkillBank
-from talentrl.benchmarks.taskset import PASSAGE_SCHEMA, read_parquet
+from talentrl.benchmarks.taskset import PASSAGE_SCHEMA, Task, read_parquet
 from talentrl.config import Params, RetrievalSection
+from talentrl.environments.environment import Environment
 from talentrl.environments.qa import PassageSearch, QAEnvironment
 from talentrl.errors import InputError
 from talentrl.files import sha256
+from talentrl.policy.prompts import EnvironmentKind
 from talentrl.retrieval.backends import build_index, open_encoder, open_index
 from talentrl.retrieval.encoder import Encoder
 from talentrl.retrieval.index import Document
 from talentrl.retrieval.skills import SkillRetriever, skill_documents
 from talentrl.rollouts.runner import Limits, RolloutRunner
 
+ROOT = Path()
+"""The project in the current folder."""
 
-def build_indices(bank: SkillBank, tasks: Path, encoder: Encoder, settings: RetrievalSection) -> None:
-    """Index the bank's skills and the passages of the task set in folder `tasks`, at their places in the layout."""
-    passages = read_parquet(tasks / "passages.parquet", PASSAGE_SCHEMA)
-    if passages.is_empty():
-        raise InputError(f"{tasks / 'passages.parquet'}: the passage set is empty, expected at least one passage")
-    build_index(layout.SKILL_INDEX, skill_documents(bank), encoder, settings)
-    build_index(layout.PASSAGE_INDEX, passage_documents(passages), encoder, settings)
+
+def build_indices(
+    bank: SkillBank, kind: EnvironmentKind, encoder: Encoder, settings: RetrievalSection, root: Path = ROOT
+) -> None:
+    """Index the bank's skills and, for question answering, the passages of the task set, in the project at `root`."""
+    if kind == "qa":
+        file = root / layout.TASKS / "passages.parquet"
+        passages = read_parquet(file, PASSAGE_SCHEMA)
+        if passages.is_empty():
+            raise InputError(f"{file}: the passage set is empty, expected at least one passage")
+        build_index(root / layout.PASSAGE_INDEX, passage_documents(passages), encoder, settings)
+    build_index(root / layout.SKILL_INDEX, skill_documents(bank), encoder, settings)
 
 
 def passage_documents(passages: pl.DataFrame) -> list[Document]:
@@ -35,13 +45,31 @@ def passage_documents(passages: pl.DataFrame) -> list[Document]:
     ]
 
 
-def open_retriever(bank: SkillBank, encoder: Encoder, settings: RetrievalSection) -> SkillRetriever:
-    """The project's skill retriever."""
-    return SkillRetriever(open_index(layout.SKILL_INDEX, encoder, settings), bank, settings.prior_weight)
+def open_retriever(bank: SkillBank, encoder: Encoder, settings: RetrievalSection, root: Path = ROOT) -> SkillRetriever:
+    """The skill retriever of the project at `root`."""
+    return SkillRetriever(open_index(root / layout.SKILL_INDEX, encoder, settings), bank, settings.prior_weight)
 
 
-def open_runner(params: Params, checkpoint: Path) -> RolloutRunner:
-    """A runner over the model in `checkpoint`, the project's bank, indices and question-answering environment.
+def environment_kind(benchmark: str) -> EnvironmentKind:
+    """The kind of environment that a benchmark's tasks are worked on in."""
+    kinds: dict[str, EnvironmentKind] = {"alfworld": "alfworld", "webshop": "webshop"}
+    return kinds.get(benchmark, "qa")
+
+
+def open_environment(params: Params, encoder: Encoder, root: Path = ROOT) -> Callable[[Task], Environment]:
+    """What makes the environment of a task of the project at `root`.
+
+    Raises:
+        InputError: what the environment reads is missing or broken.
+    """
+    search = PassageSearch(
+        open_index(root / layout.PASSAGE_INDEX, encoder, params.retrieval), params.retrieval.passages
+    )
+    return lambda task: QAEnvironment(task, search)
+
+
+def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutRunner:
+    """A runner over the model in `checkpoint`, and bank, indices and environments of the project at `root`.
 
     Raises:
         InputError: a part is missing or broken; the message says which stage makes it.
@@ -54,17 +82,16 @@ def open_runner(params: Params, checkpoint: Path) -> RolloutRunner:
     from talentrl.policy.transformers_engine import TransformersEngine
 
     torch.set_float32_matmul_precision(params.model.matmul_precision)
-    bank = SkillBank.read_json(layout.BANK)
+    bank = SkillBank.read_json(root / layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
     engine = TransformersEngine(load_model(checkpoint), tokenizer, params.rollout.batch)
     encoder = open_encoder(params.retrieval)
-    search = PassageSearch(open_index(layout.PASSAGE_INDEX, encoder, params.retrieval), params.retrieval.passages)
     return RolloutRunner(
         engine,
         ChatFormat(tokenizer),
         bank,
-        open_retriever(bank, encoder, params.retrieval),
-        lambda task: QAEnvironment(task, search),
+        open_retriever(bank, encoder, params.retrieval, root),
+        open_environment(params, encoder, root),
         Limits(
             turns=params.rollout.turns,
             routing_tokens=params.rollout.routing_tokens,
@@ -75,6 +102,8 @@ def open_runner(params: Params, checkpoint: Path) -> RolloutRunner:
         ),
         checkpoint=fingerprint(checkpoint),
         encoder=encoder.fingerprint,
+        kind=environment_kind(params.tasks.benchmark),
+        show_admissible=params.rollout.show_admissible,
     )
 
 

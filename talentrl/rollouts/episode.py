@@ -61,6 +61,10 @@ class Episode:
     checkpoint: str
     bank_digest: str
     encoder: str
+    environment: str = ""
+    """Version of the environment and digest of its data."""
+    task_type: str | None = None
+    """The task's group in its benchmark, where it has one."""
     skills: list[SkillScore] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -71,6 +75,7 @@ class Episode:
     """The return in [0, 1] (column `return`); None when the rollout failed."""
     exact_match: float | None = None
     f1: float | None = None
+    success: float | None = None
     routing_valid: bool = True
     routing_probability: float | None = None
     invalid_actions: int = 0
@@ -94,7 +99,7 @@ EPISODE_SCHEMA = pl.Schema(
         **dict.fromkeys(["arm_id", "intervention", "talent"], pl.String()),
         "rollout": pl.Int32(),
         "seed": pl.Int64(),
-        **dict.fromkeys(["checkpoint", "bank_digest", "encoder"], pl.String()),
+        **dict.fromkeys(["checkpoint", "bank_digest", "encoder", "environment", "task_type"], pl.String()),
         "skills": pl.List(_SKILL),
         "turns": pl.List(_TURN),
         "token_ids": pl.List(pl.Int32()),
@@ -104,6 +109,7 @@ EPISODE_SCHEMA = pl.Schema(
         "return": pl.Float64(),
         "exact_match": pl.Float64(),
         "f1": pl.Float64(),
+        "success": pl.Float64(),
         "routing_valid": pl.Boolean(),
         "routing_probability": pl.Float64(),
         "invalid_actions": pl.Int32(),

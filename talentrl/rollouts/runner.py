@@ -4,7 +4,7 @@ Token layout of an episode (DESIGN §6):
 
     system, menu, question   prompt
     <talent>ID</talent>      ROUTING     sampled, or set by the intervention (then masked)
-    strategy, skills         context     masked
+    strategy, skills         context     masked; then the environment's first observation, if it has one
     <search>…</search>       EXECUTION   sampled
     <information>…           context     masked
     <answer>…</answer>       EXECUTION   sampled
@@ -28,7 +28,7 @@ from talentrl.errors import InputError
 from talentrl.policy.chat import ChatFormat
 from talentrl.policy.engine import Generation, GenerationEngine, Sampling
 from talentrl.policy.parser import ACTION_STOP, ROUTING_STOP, parse_action, parse_talent
-from talentrl.policy.prompts import routing_turn, system_prompt
+from talentrl.policy.prompts import EnvironmentKind, observation, routing_turn, system_prompt
 from talentrl.retrieval.skills import SkillRetriever
 from talentrl.rollouts.episode import Episode, SkillScore, StopReason, Turn
 from talentrl.rollouts.interventions import Arm
@@ -89,8 +89,13 @@ class RolloutRunner:
         limits: Limits,
         checkpoint: str,
         encoder: str,
+        kind: EnvironmentKind = "qa",
+        show_admissible: bool = False,
     ) -> None:
         """Hold what all rollouts share; `checkpoint` and `encoder` are fingerprints for the records.
+
+        `kind` is that of the environments, which the system prompt explains; with `show_admissible`, observations
+        end with the commands that are valid, where the environment knows them.
 
         Raises:
             InputError: the talent menu leaves no room for a question and a turn.
@@ -103,7 +108,9 @@ class RolloutRunner:
         self.limits = limits
         self._checkpoint = checkpoint
         self._encoder = encoder
-        self._system = system_prompt(list(bank.talents.values()))
+        self._kind = kind
+        self.show_admissible = show_admissible
+        self._system = system_prompt(list(bank.talents.values()), kind)
         menu, room = len(chat.prompt(self._system, "")), limits.routing_tokens + limits.turn_tokens
         if menu + room > limits.max_tokens:
             raise InputError(
@@ -113,7 +120,8 @@ class RolloutRunner:
 
     def prompt(self, task: Task, menu: Sequence[str] = ()) -> list[int]:
         """Ids of the conversation up to the routing turn, with the talents in the order `menu` (or the bank's)."""
-        system = system_prompt([self.bank.talents[talent] for talent in menu]) if menu else self._system
+        chosen = [self.bank.talents[talent] for talent in menu]
+        system = system_prompt(chosen, self._kind) if menu else self._system
         return self.chat.prompt(system, task.instruction)
 
     def route(self, tasks: Sequence[Task], seeds: Sequence[int], temperature: float = 0.0) -> list[Routing]:
@@ -158,19 +166,21 @@ class RolloutRunner:
                 bar.update(len(batch))
         return episodes
 
-    def play(self, request: RolloutRequest, script: Generator[str, str, None]) -> Episode:
+    def play(self, request: RolloutRequest, script: Callable[[str], Generator[str, str, None]]) -> Episode:
         """Make one episode whose execution turns come from `script` instead of the policy.
 
-        `script` yields the text of a turn and is sent the observation. Token layout, records and the number of
+        `script` is given the first observation; what it returns yields the text of a turn and is sent the
+        observation. Token layout, records and the number of
         turns are those of a sampled rollout.
         """
         began = time.perf_counter()
         rollout = _Rollout(request, self)
+        turns = script(rollout.opening)
         with suppress(StopIteration):  # a script may end without an answer
             for turn in range(self.limits.turns):
                 if not rollout.begin_turn():
                     break
-                text = script.send(rollout.episode.turns[-1].text) if turn else next(script)
+                text = turns.send(rollout.observed) if turn else next(turns)
                 ids = self.chat.encode(text)
                 rollout.act(Generation(ids, [0.0] * len(ids), stopped=True))
         rollout.finish(time.perf_counter() - began)
@@ -222,6 +232,7 @@ class RolloutRunner:
             checkpoint=self._checkpoint,
             bank_digest=self.bank.digest,
             encoder=self._encoder,
+            task_type=task.task_type,
         )
 
 
@@ -235,6 +246,7 @@ class _Rollout:
         self._on_turn = on_turn
         self.episode = runner.new_episode(request)
         self._running = True
+        self.opening = self.observed = ""
         with self._recorded():
             self._open(request)
 
@@ -263,8 +275,10 @@ class _Rollout:
             if step.done:
                 self._end(StopReason.ANSWERED)
             else:
-                self._say("user", step.observation)
-                self._append(chat.turn(step.observation, generation.token_ids))
+                self.observed = step.observation
+                shown = self._shown(step.observation)
+                self._say("user", shown)
+                self._append(chat.turn(shown, generation.token_ids))
 
     def finish(self, seconds: float) -> None:
         """Judge the episode."""
@@ -275,6 +289,7 @@ class _Rollout:
                 self.episode.value = outcome.value
                 self.episode.exact_match = outcome.metrics.get("exact_match")
                 self.episode.f1 = outcome.metrics.get("f1")
+                self.episode.success = outcome.metrics.get("success")
 
     def _open(self, request: RolloutRequest) -> None:
         runner, episode = self._runner, self.episode
@@ -288,9 +303,16 @@ class _Rollout:
         # What can fail comes after the routing turn, so that a failed episode still holds what was sampled.
         context, hits = arm.context(runner.bank, runner.retriever, runner.limits.skills)
         episode.skills = [SkillScore(**asdict(hit)) for hit in hits]
+        self._environment = runner.environment(arm.task)
+        episode.environment = self._environment.version
+        self.opening = self._environment.reset()
+        if self.opening:
+            context = f"{context}\n\n{self._shown(self.opening)}"
         self._say("user", context)
         self._append(runner.chat.turn(context, routing.token_ids))
-        self._environment = runner.environment(arm.task)
+
+    def _shown(self, text: str) -> str:
+        return observation(text, self._environment.admissible() if self._runner.show_admissible else None)
 
     def _say(self, role: str, text: str) -> None:
         self.episode.turns.append(Turn(role, text))

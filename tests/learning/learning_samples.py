@@ -92,9 +92,17 @@ class FixedRetriever:
 class ToyEnvironment:
     """Answers `<search>`, judges `<answer>` by exact match."""
 
+    version = "toy/1"
+
     def __init__(self, task: Task) -> None:
         self.task = task
         self.answer: str | None = None
+
+    def reset(self) -> str:
+        return ""
+
+    def admissible(self) -> list[str] | None:
+        return None
 
     def step(self, action: Action | None) -> Step:
         if action is not None and action.kind == "search":

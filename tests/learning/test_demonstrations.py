@@ -19,7 +19,7 @@ def number(task: Task) -> int:
     return len(task.task_id) - len("task-")
 
 
-def teacher(task: Task, talent: str) -> Generator[str, str, None]:
+def teacher(task: Task, talent: str, opening: str) -> Generator[str, str, None]:
     """Right with one talent a task (any of two on task 3, the one of fewer turns on task 4, none on task 5)."""
     yield "<search>way</search>"
     right = {3: ("grey", "pink"), 4: ("blue", "gold"), 5: ()}.get(number(task), (BEST.get(number(task)),))

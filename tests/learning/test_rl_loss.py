@@ -155,6 +155,14 @@ def test_failed_rollouts_do_not_train(tiny_model: Path, tmp_path: Path) -> None:
 class Mute:
     """An environment that says nothing."""
 
+    version = "mute/1"
+
+    def reset(self) -> str:
+        return ""
+
+    def admissible(self) -> None:
+        return None
+
     def step(self, action: Action | None) -> Any:
         from talentrl.environments.environment import Step
 

@@ -24,7 +24,7 @@ SCRIPT = ["<search>the way</search>", "<answer>yes</answer>"]
 CONTEXT_TURNS = ["Strategy: Be gold.\nskill-gold: Think gold.", "<information>About the way.</information>"]
 
 
-def script(task: Task, talent: str) -> Generator[str, str, None]:
+def script(task: Task, talent: str, opening: str) -> Generator[str, str, None]:
     yield SCRIPT[0]
     yield SCRIPT[1]
 

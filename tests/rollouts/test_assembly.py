@@ -64,7 +64,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(assembly, "open_encoder", lambda settings: CountingEncoder())
     BANK.write_json(layout.BANK)
     make_tasks([(f"p{i}", "Facts", f"Fact {i} is {i}.") for i in range(5)]).write(layout.TASKS)
-    assembly.build_indices(BANK, layout.TASKS, CountingEncoder(), RetrievalSection())
+    assembly.build_indices(BANK, "qa", CountingEncoder(), RetrievalSection())
     tiny_model("llama", positions=1024).save_pretrained(layout.MODEL)
     byte_tokenizer("plain", WORDS).save_pretrained(layout.MODEL)
     return tmp_path
@@ -175,7 +175,5 @@ def test_an_empty_passage_set_is_refused_and_nothing_is_written(tmp_path, monkey
     make_tasks([]).write(layout.TASKS)
     message = "^data/tasks/passages.parquet: the passage set is empty, expected at least one passage$"
     with pytest.raises(InputError, match=message):
-        assembly.build_indices(BANK, layout.TASKS, CountingEncoder(), RetrievalSection())
-    with pytest.raises(InputError, match=message):
-        TaskSet.read(layout.TASKS)
+        assembly.build_indices(BANK, "qa", CountingEncoder(), RetrievalSection())
     assert sorted(path.name for path in Path("data").iterdir()) == ["tasks"]

@@ -212,7 +212,7 @@ def test_a_teachers_episode_is_the_one_an_engine_would_have_made_with_the_same_w
     runner = make_runner(in_turn(*said), limits)
     asked = request(runner, "routed", "a")
     sampled = runner.run([asked], temperature=0.0)[0]
-    played = runner.play(asked, script(*said, *[said[-1]] * turns))
+    played = runner.play(asked, lambda _: script(*said, *[said[-1]] * turns))
     zero = [0.0] * len(sampled.logprobs)
     assert dataclasses.replace(comparable(played), logprobs=zero) == dataclasses.replace(
         comparable(sampled), logprobs=zero
@@ -221,7 +221,7 @@ def test_a_teachers_episode_is_the_one_an_engine_would_have_made_with_the_same_w
 
 def test_a_teacher_hears_the_observations():
     runner, heard = make_runner(in_turn("")), []
-    runner.play(request(runner), script("<search>x</search>", "?", "<answer>y</answer>", heard=heard))
+    runner.play(request(runner), lambda _: script("<search>x</search>", "?", "<answer>y</answer>", heard=heard))
     assert heard[0] == "<information>fact</information>"
     assert heard[1].startswith("No action found")
     assert len(heard) == 2
@@ -230,14 +230,16 @@ def test_a_teacher_hears_the_observations():
 @pytest.mark.parametrize("said", [[], ["<search>x</search>"], ["?", "?"]])
 def test_a_teacher_that_ends_without_an_answer_has_failed(said):
     runner = make_runner(in_turn(""))
-    episode = runner.play(request(runner), script(*said))
+    episode = runner.play(request(runner), lambda _: script(*said))
     assert (episode.value, episode.stop_reason) == (0.0, StopReason.TURN_LIMIT)
     assert len(episode.turns) == 3 + 2 * len(said)
 
 
 def test_a_teachers_words_are_bound_by_the_turn_limit():
     runner = make_runner(in_turn(""), limited(turns=2))
-    episode = runner.play(request(runner), script("<search>x</search>", "<search>y</search>", "<answer>y</answer>"))
+    episode = runner.play(
+        request(runner), lambda _: script("<search>x</search>", "<search>y</search>", "<answer>y</answer>")
+    )
     assert (episode.searches, episode.value, episode.stop_reason) == (2, 0.0, StopReason.TURN_LIMIT)
 
 
