@@ -88,7 +88,7 @@ def is_upset(played: dict[str, Played]) -> bool:
     """Whether a fall-back won in fewer turns than all that are none."""
     turns = {talent: each.turns for talent, each in played.items() if each.won and talent in TALENTS}
     others = [count for talent, count in turns.items() if talent not in FALL_BACKS]
-    return min((turns.get(talent, TURNS + 1) for talent in FALL_BACKS)) < min(others, default=TURNS + 1)
+    return min(turns.get(talent, TURNS + 1) for talent in FALL_BACKS) < min(others, default=TURNS + 1)
 
 
 def table(plays: dict[str, list[dict[str, Played]]], show: Callable[[list[Played]], str]) -> str:

@@ -1,4 +1,4 @@
-"""The talents of ALFWorld on real games: each wins its own type of task, and the bank's README tells what is measured."""
+"""The talents of ALFWorld on real games: each wins its own type of task; the bank's README tells what was measured."""
 
 import os
 import subprocess
