@@ -109,6 +109,10 @@ class Game:
             self._won = self._scene.goal.holds(self._facts)
         return self._won
 
+    def __getstate__(self) -> dict[str, object]:
+        """What cannot be made again from the rest."""
+        return {**self.__dict__, "_local": None}
+
     def _begin(self) -> None:
         scene = self._scene
         self._facts = set(scene.first_facts)

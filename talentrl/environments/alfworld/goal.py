@@ -5,7 +5,7 @@ the objects of a variable at compile time by the conjuncts that never change, an
 soon as its last variable is bound. Formulas are made of plain objects, so they can be pickled.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,8 +15,8 @@ from talentrl.errors import InputError
 Binding = list[str]
 """Slot → object. The constants of the formula fill the first slots."""
 
-_PARTS = {"not": 1, "=": 2, "imply": 2, "exists": 2, "forall": 2}
-"""Connectives and how many parts they have; `and` and `or` have any number."""
+_CONNECTIVES = {"and": None, "or": None, "not": 1, "=": 2, "imply": 2, "exists": 2, "forall": 2}
+"""Connectives and how many parts they have, None for any number."""
 
 
 class Formula(Protocol):
@@ -135,19 +135,20 @@ class Goal:
         return self.formula.holds(facts, list(self.binding))
 
 
-def compile_goal(problem: Problem, changing: Collection[str], where: str) -> Goal:
+def compile_goal(problem: Problem, changing: Mapping[str, int], fixed: Mapping[str, int], where: str) -> Goal:
     """Compile the goal of `problem`. The type `object` stands for all objects, as PDDL has it.
 
     Args:
         problem: gives the objects of a type, and the facts that never change.
-        changing: predicates whose facts may change: `Goal.holds` is given those. All other facts are as at first.
+        changing: predicates whose facts may change → their number of objects: `Goal.holds` is given those facts.
+        fixed: the other predicates, likewise; their facts are as at first.
         where: names the problem in messages.
 
     Raises:
-        InputError: a connective has the wrong number of parts, or a name is neither a variable of a quantifier
-            around it nor an object of the problem.
+        InputError: a predicate is unknown, it or a connective has the wrong number of parts, or a name is neither a
+            variable of a quantifier around it nor an object of the problem.
     """
-    compiler = _Compiler(problem, frozenset(changing), where)
+    compiler = _Compiler(problem, changing, fixed, where)
     formula = compiler.compile(problem.goal, {})
     return Goal(formula, tuple(compiler.binding))
 
@@ -155,10 +156,11 @@ def compile_goal(problem: Problem, changing: Collection[str], where: str) -> Goa
 class _Compiler:
     """Compiles one formula. A scope maps the names of variables to slots."""
 
-    def __init__(self, problem: Problem, changing: frozenset[str], where: str) -> None:
+    def __init__(self, problem: Problem, changing: Mapping[str, int], fixed: Mapping[str, int], where: str) -> None:
         self.binding: Binding = []
         self._problem = problem
         self._changing = changing
+        self._parts = {**_CONNECTIVES, **changing, **fixed}
         self._where = where
 
     def compile(self, expression: Expression, scope: dict[str, int]) -> Formula:
@@ -166,8 +168,10 @@ class _Compiler:
         if isinstance(expression, str) or not expression or not isinstance(expression[0], str):
             raise self._error("(connective …) or (predicate …)", expression)
         head, parts = expression[0], expression[1:]
-        if len(parts) != _PARTS.get(head, len(parts)):
-            raise self._error(f"{_PARTS[head]} parts of {head!r}", expression)
+        if head not in self._parts:
+            raise self._error("a connective or a predicate of the game", head)
+        if self._parts[head] not in (None, len(parts)):
+            raise self._error(f"{self._parts[head]} parts of {head!r}", expression)
         match head:
             case "and" | "or":
                 compiled = tuple(self.compile(part, scope) for part in parts)

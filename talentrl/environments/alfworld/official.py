@@ -46,7 +46,7 @@ class Source:
 class OfficialGame:
     """One game under way; keeps the protocol `Engine`. Pickled as its commands, which are played again."""
 
-    def __init__(self, source: Source, where: str = "problem") -> None:
+    def __init__(self, source: Source, where: str) -> None:
         """Load the game, which takes seconds; it stands at its beginning. `where` names it in messages.
 
         Raises:

@@ -11,19 +11,25 @@ from talentrl.environments.alfworld.goal import compile_goal
 from talentrl.environments.alfworld.pddl import Fact, Problem, read_problem
 from talentrl.errors import InputError
 
-CHANGING = frozenset(
-    {
-        *("atlocation", "objectatlocation", "inreceptacle", "opened", "holds", "holdsany"),
-        *("isclean", "ishot", "iscool", "istoggled", "ison", "issliced"),
-    }
-)
-"""Predicates that actions change. `checked` changes too, but says only what was looked at: no goal may ask for it."""
+CHANGING = {
+    **dict.fromkeys(("opened", "holdsany", "isclean", "ishot", "iscool", "istoggled", "ison", "issliced"), 1),
+    **dict.fromkeys(("atlocation", "objectatlocation", "inreceptacle", "holds"), 2),
+}
+"""Predicates that actions change → their number of objects."""
+FIXED = {
+    **dict.fromkeys(("openable", "pickupable", "moveable", "toggleable", "sliceable"), 1),
+    **dict.fromkeys(("cleanable", "heatable", "coolable", "isreceptacleobject", "isreceptacleobjectfull"), 1),
+    **dict.fromkeys(("full", "holdsanyreceptacleobject"), 1),
+    **dict.fromkeys(("receptacleatlocation", "objecttype", "receptacletype", "cancontain"), 2),
+    **dict.fromkeys(("inreceptacleobject", "wasinreceptacle"), 2),
+}
+"""Predicates of the domain that no action changes. Not among them is `checked`: games do not track what was seen."""
 
 
 class Scene:
     """The fixed part of a game. Things go by the ids of the problem; their ids sort them wherever they are listed."""
 
-    def __init__(self, problem_text: str, task: str, where: str = "problem") -> None:
+    def __init__(self, problem_text: str, task: str, where: str) -> None:
         """Read the PDDL problem; `task` is the sentence behind "Your task is to:", `where` names it in messages.
 
         Raises:
@@ -32,9 +38,7 @@ class Scene:
         """
         problem = read_problem(problem_text, where)
         self.task = task
-        self.goal = compile_goal(problem, CHANGING | {"checked"}, where)
-        if "checked" in problem_text.lower().partition("(:goal")[2]:
-            raise InputError(f"{where}: section (:goal …): expected no predicate 'checked', which games do not track")
+        self.goal = compile_goal(problem, CHANGING, FIXED, where)
         self.first_facts = frozenset(fact for fact in problem.facts if fact[0] in CHANGING)
         self._source = (problem_text, task, where)
         facts = _Facts(problem, where)
@@ -71,7 +75,7 @@ class Scene:
 
 
 @lru_cache(maxsize=512)
-def read_scene(problem_text: str, task: str, where: str = "problem") -> Scene:
+def read_scene(problem_text: str, task: str, where: str) -> Scene:
     """The scene of a problem, remembered for the next game that is played in it.
 
     Raises:
@@ -87,32 +91,27 @@ class _Facts:
         self._where = where
         self._by_predicate: dict[str, set[Fact]] = {}
         for fact in problem.facts:
+            count = CHANGING.get(fact[0], FIXED.get(fact[0], len(fact) - 1))
+            if len(fact) - 1 != count:
+                raise InputError(f"{where}: section (:init …): expected {count} objects of {fact[0]!r}, found {fact}")
             self._by_predicate.setdefault(fact[0], set()).add(fact[1:])
 
     def things(self, predicate: str) -> frozenset[str]:
-        """What a predicate of one argument is true of."""
-        return frozenset(thing for (thing,) in self._of(predicate, 1))
+        """What a predicate of one object is true of."""
+        return frozenset(thing for (thing,) in self._by_predicate.get(predicate, ()))
 
     def pairs(self, predicate: str) -> frozenset[tuple[str, str]]:
-        """What a predicate of two arguments is true of."""
-        return frozenset((first, second) for first, second in self._of(predicate, 2))
+        """What a predicate of two objects is true of."""
+        return frozenset((first, second) for first, second in self._by_predicate.get(predicate, ()))
 
     def function(self, predicate: str) -> dict[str, str]:
-        """A predicate of two arguments as a function of the first."""
+        """A predicate of two objects as a function of the first."""
         pairs = self.pairs(predicate)
         function = dict(pairs)
         if len(function) < len(pairs):
             twice = Counter(first for first, _ in pairs).most_common(1)[0][0]
             raise InputError(f"{self._where}: section (:init …): expected one {predicate!r} of {twice!r}, found more")
         return function
-
-    def _of(self, predicate: str, arguments: int) -> set[Fact]:
-        facts = self._by_predicate.get(predicate, set())
-        for fact in facts:
-            if len(fact) != arguments:
-                where = f"{self._where}: section (:init …), predicate {predicate!r}"
-                raise InputError(f"{where}: expected {arguments} objects, found {fact}")
-        return facts
 
 
 def _names(ids: Iterable[str]) -> dict[str, str]:
