@@ -118,6 +118,20 @@ def bank_lint(
         typer.echo(f"warning: {warning}", err=True)
 
 
+@bank_app.command("import")
+def bank_import(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="SkillRL's skills as JSON.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the bank; must not exist.")],
+) -> None:
+    """Write a bank from SkillRL's JSON: one talent a category, mistakes as skills; says what was read and left out."""
+    from talentrl.bank.skillrl import import_skillrl
+
+    imported = import_skillrl(file, folder)
+    typer.echo(f"{folder}: {imported.summary()}")
+    for note in imported.notes:
+        typer.echo(f"note: {note}", err=True)
+
+
 @bank_app.command("show")
 def bank_show(
     name: Annotated[

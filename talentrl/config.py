@@ -55,6 +55,25 @@ class BankSection(Section):
     """Folder with `skills/` and `talents/`."""
 
 
+class AlfworldSection(Section):
+    """How ALFWorld is read and played."""
+
+    engine: Literal["own", "official"] = "own"
+    """`official` needs `pip install 'talentrl[alfworld]'`, and seconds a game."""
+    partial: bool = False
+    """Take splits that do not have all their published games."""
+
+
+class WebShopSection(Section):
+    """Which WebShop is read."""
+
+    catalogue: Literal["small", "full"] = "small"
+    """The 1,000 products, or all 1.18 million."""
+    goals: Literal["synthetic", "human"] = "synthetic"
+    order: Literal["verl-agent", "original"] = "verl-agent"
+    """Whose order and split of the goals."""
+
+
 class TasksSection(Section):
     """The task set."""
 
@@ -70,6 +89,8 @@ class TasksSection(Section):
     """Tasks of `atlas` in each split."""
     dev: PositiveInt = 200
     test: PositiveInt = 400
+    alfworld: AlfworldSection = AlfworldSection()
+    webshop: WebShopSection = WebShopSection()
 
 
 class RetrievalSection(Section):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,12 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskSet:
-    """Tasks (`TASK_SCHEMA`) and the passages (`PASSAGE_SCHEMA`) that their searches look in."""
+    """Tasks (`TASK_SCHEMA`), and what their searches look in: passages (`PASSAGE_SCHEMA`) or WebShop's products."""
 
     tasks: pl.DataFrame
-    passages: pl.DataFrame
+    passages: pl.DataFrame = field(default_factory=PASSAGE_SCHEMA.to_frame)
+    products: pl.DataFrame | None = None
+    """Columns as `webshop_products` says."""
 
     def split(self, name: str, limit: int | None = None) -> list[Task]:
         """The tasks of split `name` in file order, at most `limit` of them.
@@ -62,15 +64,17 @@ class TaskSet:
         return list(_tasks(frame.head(limit) if limit is not None else frame))
 
     def write(self, folder: Path) -> None:
-        """Write `tasks.parquet` and `passages.parquet` into `folder`, whole or not at all."""
+        """Write a Parquet file a part into `folder`, whole or not at all."""
         with atomic_path(folder) as temporary:
             temporary.mkdir()
             self.tasks.write_parquet(temporary / "tasks.parquet")
             self.passages.write_parquet(temporary / "passages.parquet")
+            if self.products is not None:
+                self.products.write_parquet(temporary / "products.parquet")
 
     @classmethod
     def read(cls, folder: Path) -> "TaskSet":
-        """Read a folder that `write` made.
+        """Tasks and passages of a folder that `write` made.
 
         Raises:
             InputError: a file is missing, is not Parquet, or has other columns.

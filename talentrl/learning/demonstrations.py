@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from talentrl.benchmarks.taskset import Task
 from talentrl.errors import InputError
+from talentrl.policy.parser import parse_action
 from talentrl.rollouts.episode import Episode, StopReason
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner
@@ -75,7 +76,7 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
             associated skill.
     """
     targets = [episode for episode in conversations if any(episode.routing_mask)]
-    cut = [episode.episode_id for episode in conversations if episode.stop_reason != StopReason.ANSWERED]
+    cut = [episode.episode_id for episode in conversations if _is_cut(episode, runner.limits.turns)]
     associated = [
         any(skill.id in runner.bank.talents[episode.talent].skills for skill in episode.skills)
         for episode in targets
@@ -87,7 +88,7 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
     elif not any(associated):
         problems.append("no target's context holds a skill associated with its talent")
     if cut:
-        problems.append(f"{len(cut)} conversations do not end with an answer, the first is {cut[0]!r}")
+        problems.append(f"{len(cut)} conversations were cut short by a limit, the first is {cut[0]!r}")
     if problems:
         raise InputError("demonstrations: " + "; ".join(problems))
     balance = Counter(episode.talent for episode in targets)
@@ -102,8 +103,19 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
     }
 
 
+def _is_cut(episode: Episode, turns: int) -> bool:
+    """Whether a limit ended the episode; a teacher may give up by itself."""
+    said = sum(turn.role == "assistant" for turn in episode.turns) - 1
+    return episode.stop_reason != StopReason.ANSWERED and (
+        episode.stop_reason != StopReason.TURN_LIMIT or said >= turns
+    )
+
+
 def _without_answer(episode: Episode) -> Episode:
-    """A failed demonstration teaches how its strategy searches, not its wrong answer: the last turn is masked."""
+    """A failed demonstration teaches how its strategy searches, not its wrong answer: that turn is masked."""
+    action = parse_action(episode.turns[-1].text)
+    if action is None or action.kind != "answer":
+        return episode
     mask = list(episode.action_mask)
     place = len(mask) - 1
     while place >= 0 and not mask[place]:

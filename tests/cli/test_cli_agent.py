@@ -52,9 +52,7 @@ def trained(project: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
     SkillBank.load(Path("bank")).write_json(Path("data/bank.json"))
     write_passages(Path("data/tasks"))
-    assembly.build_indices(
-        SkillBank.read_json(Path("data/bank.json")), "qa", HashingEncoder(), RetrievalSection()
-    )
+    assembly.build_indices(SkillBank.read_json(Path("data/bank.json")), "qa", HashingEncoder(), RetrievalSection())
     monkeypatch.setattr(assembly, "open_encoder", lambda settings: HashingEncoder())
     shutil.copytree(model, "data/rl/3")
     return project

@@ -178,7 +178,7 @@ def test_lint_refuses_conversations_that_were_cut_short(
     short = toy_runner(tiny_model, turns=3, turn_tokens=40, max_tokens=len(good[0].token_ids) - 10)
     cut = choose(short, measured)
     assert {episode.stop_reason for episode in cut} == {"token_limit"}
-    with pytest.raises(InputError, match=f"5 conversations do not end with an answer, .*{cut[0].episode_id}"):
+    with pytest.raises(InputError, match=f"5 conversations were cut short by a limit, .*{cut[0].episode_id}"):
         lint_demonstrations(runner, cut)
 
 

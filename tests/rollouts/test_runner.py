@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout_samples import BANK, CHAT, LIMITS, OTHER, TASK, in_turn, make_runner, request
+from rollout_samples import BANK, CHAT, LIMITS, OTHER, TASK, FragileEnvironment, in_turn, make_runner, request
 
 from talentrl.benchmarks.taskset import Task
+from talentrl.environments.environment import Step
 from talentrl.errors import InputError
 from talentrl.policy.parser import ACTION_STOP, ROUTING_STOP
 from talentrl.rollouts.episode import StopReason, Turn
@@ -253,3 +254,42 @@ def test_episode_ids_tell_rollouts_apart():
     ]
     episodes = runner.run(requests, temperature=0.0)
     assert len({episode.episode_id for episode in episodes}) == len(requests)
+
+
+class Door(FragileEnvironment):
+    """Opens with what stands there, and knows its commands."""
+
+    version = "door/1 abc"
+
+    def reset(self) -> str:
+        return "You see a door."
+
+    def admissible(self) -> list[str]:
+        return ["knock", "open"]
+
+    def step(self, action):
+        return Step("It is shut.")
+
+
+def at_the_door():
+    runner = make_runner(in_turn("<action>open</action>"))
+    runner.environment = Door
+    return runner
+
+
+def test_the_first_observation_follows_the_talent_context_and_a_teacher_is_given_it():
+    runner, given = at_the_door(), []
+    episode = runner.run([request(runner)], temperature=0.0)[0]
+    assert episode.turns[2].text == "Strategy: Be quick.\nread: Do it.\n\nYou see a door."
+    assert (episode.environment, episode.turns[4].text) == ("door/1 abc", "It is shut.")
+    runner.play(request(runner), lambda opening: (given.append(opening), script())[1])
+    assert given == ["You see a door."]
+
+
+def test_observations_end_with_the_admissible_commands_if_asked_for():
+    runner = at_the_door()
+    runner.show_admissible = True
+    episode = runner.run([request(runner)], temperature=0.0)[0]
+    assert episode.turns[2].text.endswith("You see a door.\nYou can: knock, open")
+    assert episode.turns[4].text == "It is shut.\nYou can: knock, open"
+    assert make_runner(in_turn("?")).run([request(runner)], 0.0)[0].turns[4].text.startswith("No action found")
