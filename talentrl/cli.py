@@ -120,7 +120,7 @@ def bank_lint(
 
 @bank_app.command("import")
 def bank_import(
-    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="SkillRL's skills as JSON.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="SkillRL's JSON.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the bank; must not exist.")],
 ) -> None:
     """Write a bank from SkillRL's JSON: one talent a category, mistakes as skills; says what was read and left out."""

@@ -47,6 +47,8 @@ class Question:
 def play(task: Task, talent: str, opening: str = "") -> Play:
     """Play `talent` on `task`: yield `<search>` and at last `<answer>` texts, be sent `<information>` blocks.
 
+    `opening` is empty: a question says all.
+
     Raises:
         InputError: the talent has no script, or the task is not of `atlas` (raised by this call, not later).
     """

@@ -8,21 +8,19 @@ Their routing turn is masked, and so is their answer where it is wrong.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from tqdm import tqdm
 
 from talentrl.benchmarks.taskset import Task
+from talentrl.benchmarks.teachers import Teacher
 from talentrl.errors import InputError
 from talentrl.policy.parser import parse_action
 from talentrl.rollouts.episode import Episode, StopReason
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner
-
-Teacher = Callable[[Task, str, str], Generator[str, str, None]]
-"""Plays a talent on a task, given the environment's first observation: yields turns, is sent observations."""
 
 
 def measure_arms(runner: RolloutRunner, teacher: Teacher, tasks: Sequence[Task], seed: int) -> list[list[Episode]]:

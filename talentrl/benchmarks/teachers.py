@@ -1,0 +1,23 @@
+"""The scripted teacher of each benchmark that has one."""
+
+from collections.abc import Callable, Generator
+
+from talentrl.benchmarks import alfworld_teacher, atlas_teacher
+from talentrl.benchmarks.taskset import Task
+from talentrl.errors import InputError
+
+Teacher = Callable[[Task, str, str], Generator[str, str, None]]
+"""Plays a talent on a task, given the environment's first observation: yields turns, is sent observations."""
+
+_TEACHERS: dict[str, Teacher] = {"atlas": atlas_teacher.play, "alfworld": alfworld_teacher.play}
+
+
+def teacher_of(benchmark: str) -> Teacher:
+    """The teacher of `benchmark`.
+
+    Raises:
+        InputError: it has none.
+    """
+    if benchmark not in _TEACHERS:
+        raise InputError(f"tasks.benchmark: {benchmark!r} has no teacher, expected one of {sorted(_TEACHERS)}")
+    return _TEACHERS[benchmark]
