@@ -101,7 +101,8 @@ def alfworld_memory() -> Iterator[str]:
     more = [_random_play(AlfworldEnvironment(tasks[0]), 20) for _ in range(64)]
     shared = tracemalloc.get_traced_memory()[0] - own_scene * len(games)
     tracemalloc.stop()
-    yield f"a live game: {own_scene / 1e6:.3f} MB with its scene, {shared / len(more) / 1e6:.3f} MB in a scene of others"
+    another = shared / len(more)
+    yield f"a live game: {own_scene / 1e6:.3f} MB with its scene, {another / 1e6:.3f} MB in a scene of others"
 
 
 def alfworld_side_by_side() -> Iterator[str]:
