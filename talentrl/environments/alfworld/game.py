@@ -1,7 +1,7 @@
 """The text game on our own engine: what an action needs and does, and what the game says about it.
 
-The rules are those of the game's PDDL domain, the texts those of its grammar, and both are odd in places. What one
-would not expect, and the official engine does:
+The rules are those of the game's PDDL domain, the texts those of its grammar (ALFWorld, MIT), and both are odd in
+places. What one would not expect, and the official engine does:
 
 - `look` in the middle of the room names what stands there only in the opening; later it says "nothing".
 - `look` elsewhere lists only objects that were taken out of a receptacle of that place and put back there into

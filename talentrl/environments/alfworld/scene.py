@@ -33,8 +33,8 @@ class Scene:
         """Read the PDDL problem; `task` is the sentence behind "Your task is to:", `where` names it in messages.
 
         Raises:
-            InputError: the problem is broken (see `read_problem`), has not just one agent in one place, puts a
-                receptacle in two places, or its goal asks for what no action changes in a game.
+            InputError: the problem or its goal is broken (see `read_problem` and `compile_goal`), there is not just one
+                agent in one place, or a receptacle is in two places or a thing of two types.
         """
         problem = read_problem(problem_text, where)
         self.task = task
@@ -50,9 +50,10 @@ class Scene:
 
         self.place_of = facts.function("receptacleatlocation")
         self.receptacles = sorted(self.place_of)
-        self.at = {
-            place: [r for r in self.receptacles if self.place_of[r] == place] for place in self.place_of.values()
-        }
+        self.at: dict[str, list[str]] = {}
+        """Place → the receptacles there."""
+        for receptacle in self.receptacles:
+            self.at.setdefault(self.place_of[receptacle], []).append(receptacle)
         self.go_to = {f"go to {self.name[receptacle]}": receptacle for receptacle in self.receptacles}
         self.openable = facts.things("openable")
         self.type_of = facts.function("objecttype") | facts.function("receptacletype")
@@ -74,7 +75,7 @@ class Scene:
         return read_scene, self._source
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)  # of some 0.2 MB
 def read_scene(problem_text: str, task: str, where: str) -> Scene:
     """The scene of a problem, remembered for the next game that is played in it.
 
