@@ -43,11 +43,11 @@ class WebShopEnvironment:
         self._shop = shop
         self._goal = read_goal(task, shop)
         self._instruction = task.instruction if show_instruction else None
-        self._state = State()
+        self._stand(State())
 
     def reset(self) -> str:
         """See `Environment.reset`."""
-        self._state = State()
+        self._stand(State())
         return self._text()
 
     def step(self, action: Action | None) -> Step:
@@ -56,22 +56,23 @@ class WebShopEnvironment:
             return Step("The shop is closed: you have bought.", done=True, valid=False)
         if action is None or action.kind != "action":
             return Step(NO_ACTION, valid=False)
-        page = self._page()
-        found = _COMMAND.match(action.argument.strip())
-        if found is None or len(action.argument) > LONGEST:
-            return self._refuse(page)
+        found = _COMMAND.match(action.argument.strip()) if len(action.argument) <= LONGEST else None
+        if found is None:
+            return self._refuse()
         verb, argument = found.group(1), found.group(2).strip().lower()
-        following = page.clicks.get(argument) if verb == "click" else self._searched(argument)
+        following = self._page.clicks.get(argument) if verb == "click" else self._searched(argument)
         if following is None:
-            return self._refuse(page)
-        self._state = following
+            return self._refuse()
+        self._stand(following)
         if following.view is View.DONE:
             return Step("", done=True)
         return Step(self._text())
 
     def admissible(self) -> list[str]:
         """See `Environment.admissible`; `ANY_SEARCH` stands for a search with any words."""
-        return self._commands(self._page())
+        if self._state.view is View.SEARCH:
+            return [ANY_SEARCH]
+        return sorted(f"click[{name}]" for name in self._page.clicks)
 
     def outcome(self) -> Outcome:
         """The reward as the return; `score`, the reward in per cent, and `success`, whether it is 1, beside it."""
@@ -81,11 +82,20 @@ class WebShopEnvironment:
             value = reward(self._goal, bought, dict(self._state.options)).value
         return Outcome(value, {"score": 100 * value, "success": float(value == 1)})
 
-    def _page(self) -> Page:
-        return render(self._state, self._shop.catalogue)
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_page"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._stand(self._state)
+
+    def _stand(self, state: State) -> None:
+        """Be in `state`; its page is kept, since the next step asks it where clicks lead."""
+        self._state = state
+        self._page: Page = render(state, self._shop.catalogue)
 
     def _text(self) -> str:
-        strings = self._page().strings
+        strings = self._page.strings
         if self._instruction is not None:
             title = ["WebShop"] if self._state.view is View.SEARCH else []
             strings = [*title, "Instruction:", self._instruction, *strings]
@@ -96,14 +106,9 @@ class WebShopEnvironment:
             return None
         return State(View.RESULTS, self._shop.search(words))
 
-    def _commands(self, page: Page) -> list[str]:
-        if self._state.view is View.SEARCH:
-            return [ANY_SEARCH]
-        return sorted(f"click[{name}]" for name in page.clicks)
-
-    def _refuse(self, page: Page) -> Step:
+    def _refuse(self) -> Step:
         """Say what is possible instead, never what was written: it may be anything."""
-        commands = self._commands(page)
+        commands = self.admissible()
         more = f", and {len(commands) - _SHOWN} more" if len(commands) > _SHOWN else ""
         return Step(f"Not possible here; nothing changed. Possible: {', '.join(commands[:_SHOWN])}{more}.", valid=False)
 

@@ -91,12 +91,12 @@ def _item(state: State, catalogue: Catalogue) -> Page:
     """A product. A value that two options share belongs to the later one; a button hides a value of its name."""
     assert state.product is not None
     product = catalogue.product(state.product)
-    chosen = dict(state.options)
     strings, clicks = [BACK, PREVIOUS], {}
     for name, values in product.options.items():
         strings += [name, *values]
+        others = tuple(option for option in state.options if option[0] != name)
         for value in values:
-            clicks[value] = state._replace(options=tuple((chosen | {name: value}).items()))
+            clicks[value] = State(View.ITEM, state.hits, state.number, state.product, (*others, (name, value)))
     clicks[BACK.lower()] = State()
     clicks[PREVIOUS.lower()] = _found(state, state.number)
     clicks |= {view.value.lower(): state._replace(view=view) for view in SUB_PAGES}

@@ -75,7 +75,10 @@ class ProductSearch:
     @classmethod
     def load(cls, folder: Path) -> "ProductSearch":
         """Open an index that `save` wrote; its arrays are mapped, not read."""
-        return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False))
+        index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+        # As plain arrays: they stay mapped, and slicing them is several times as fast.
+        index.scores = {name: np.asarray(v) if isinstance(v, np.memmap) else v for name, v in index.scores.items()}
+        return cls(index)
 
     def __call__(self, query: str) -> tuple[int, ...]:
         """Positions of the best products for `query`, best first, at most `HITS`; all share a term with it."""
