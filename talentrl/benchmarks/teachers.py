@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Generator
 
-from talentrl.benchmarks import alfworld_teacher, atlas_teacher
+from talentrl.benchmarks import alfworld_teacher, atlas_teacher, webshop_teacher
 from talentrl.benchmarks.taskset import Task
 from talentrl.errors import InputError
 
 Teacher = Callable[[Task, str, str], Generator[str, str, None]]
 """Plays a talent on a task, given the environment's first observation: yields turns, is sent observations."""
 
-_TEACHERS: dict[str, Teacher] = {"atlas": atlas_teacher.play, "alfworld": alfworld_teacher.play}
+_TEACHERS: dict[str, Teacher] = {
+    "atlas": atlas_teacher.play,
+    "alfworld": alfworld_teacher.play,
+    "webshop": lambda task, talent, opening: webshop_teacher.play(task, talent),
+}
 
 
 def teacher_of(benchmark: str) -> Teacher:

@@ -1,6 +1,7 @@
 """Putting a project's parts together: from params and files on disk to a RolloutRunner."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -8,9 +9,13 @@ import polars as pl
 from talentrl import layout
 from talentrl.bank.bank import SkillBank
 from talentrl.benchmarks.taskset import PASSAGE_SCHEMA, Task, read_parquet
+from talentrl.benchmarks.webshop_products import PRODUCT_SCHEMA
 from talentrl.config import Params, RetrievalSection
+from talentrl.environments.alfworld.environment import AlfworldEnvironment
 from talentrl.environments.environment import Environment
 from talentrl.environments.qa import PassageSearch, QAEnvironment
+from talentrl.environments.webshop.environment import WebShopEnvironment
+from talentrl.environments.webshop.shop import Shop
 from talentrl.errors import InputError
 from talentrl.files import sha256
 from talentrl.policy.prompts import EnvironmentKind
@@ -27,7 +32,9 @@ ROOT = Path()
 def build_indices(
     bank: SkillBank, kind: EnvironmentKind, encoder: Encoder, settings: RetrievalSection, root: Path = ROOT
 ) -> None:
-    """Index the bank's skills and, for question answering, the passages of the task set, in the project at `root`."""
+    """Index the bank's skills and what the task set's searches look in, in the project at `root`."""
+    if kind == "webshop":
+        Shop.build(read_parquet(root / layout.TASKS / "products.parquet", PRODUCT_SCHEMA)).write(root / layout.SHOP)
     if kind == "qa":
         file = root / layout.TASKS / "passages.parquet"
         passages = read_parquet(file, PASSAGE_SCHEMA)
@@ -62,6 +69,11 @@ def open_environment(params: Params, encoder: Encoder, root: Path = ROOT) -> Cal
     Raises:
         InputError: what the environment reads is missing or broken.
     """
+    kind = environment_kind(params.tasks.benchmark)
+    if kind == "alfworld":
+        return partial(AlfworldEnvironment, engine=params.tasks.alfworld.engine)
+    if kind == "webshop":
+        return partial(WebShopEnvironment, shop=Shop.open(root / layout.SHOP))
     search = PassageSearch(
         open_index(root / layout.PASSAGE_INDEX, encoder, params.retrieval), params.retrieval.passages
     )
