@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from talentrl.benchmarks.atlas import build_atlas
-from talentrl.benchmarks.hotpotqa import load_hotpotqa
+from talentrl.benchmarks.qa_sets import load_qa
 from talentrl.benchmarks.taskset import TaskSet
 from talentrl.config import TasksSection
 from talentrl.errors import InputError
@@ -19,4 +19,4 @@ def load_benchmark(settings: TasksSection, seed: int) -> TaskSet:
         return build_atlas(seed, settings.train, settings.dev, settings.test)
     if settings.path is None:
         raise InputError(f"tasks.path: found null, expected the file of benchmark {settings.benchmark!r}")
-    return load_hotpotqa(Path(settings.path))
+    return load_qa(settings.benchmark, Path(settings.path))

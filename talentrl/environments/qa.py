@@ -40,11 +40,22 @@ def passage_line(passage: Document) -> str:
 class QAEnvironment:
     """One question. The return is exact match."""
 
+    version = "qa/1"
+
     def __init__(self, task: Task, search: Callable[[str], Sequence[str]]) -> None:
         """Work on `task`, reading passages through `search`."""
         self._task = task
         self._search = search
         self._answer: str | None = None
+
+    def reset(self) -> str:
+        """See `Environment.reset`. The instruction says all, so the first observation is empty."""
+        self._answer = None
+        return ""
+
+    def admissible(self) -> list[str] | None:
+        """None: any query and any answer may be given."""
+        return None
 
     def step(self, action: Action | None) -> Step:
         """See `Environment.step`."""
