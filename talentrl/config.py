@@ -80,7 +80,7 @@ class TasksSection(Section):
     benchmark: Benchmark = "atlas"
     """`atlas` is generated, all others are read."""
     path: str | None = None
-    """File or folder of a benchmark that is read."""
+    """File or folder of a benchmark that is read; `hub:SPLIT` is a question-answering set of the Hugging Face hub."""
     corpus: str | None = None
     """Passages that a question-answering benchmark searches; without it, the paragraphs of its own items."""
     limit: PositiveInt | None = None

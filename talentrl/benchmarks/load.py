@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import polars as pl
+
+from talentrl.benchmarks.alfworld import load_alfworld
 from talentrl.benchmarks.atlas import build_atlas
-from talentrl.benchmarks.hotpotqa import load_hotpotqa
+from talentrl.benchmarks.qa_hub import load_qa_from_hub
+from talentrl.benchmarks.qa_sets import load_qa
 from talentrl.benchmarks.taskset import TaskSet
+from talentrl.benchmarks.webshop import load_webshop
 from talentrl.config import TasksSection
 from talentrl.errors import InputError
 
@@ -13,10 +18,28 @@ def load_benchmark(settings: TasksSection, seed: int) -> TaskSet:
     """The task set that `settings` names.
 
     Raises:
-        InputError: a benchmark that is read has no `path`, or its file is missing or broken.
+        InputError: a benchmark that is read has no `path`, or its files are missing or broken.
     """
     if settings.benchmark == "atlas":
         return build_atlas(seed, settings.train, settings.dev, settings.test)
     if settings.path is None:
-        raise InputError(f"tasks.path: found null, expected the file of benchmark {settings.benchmark!r}")
-    return load_hotpotqa(Path(settings.path))
+        raise InputError(f"tasks.path: found null, expected the file or folder of benchmark {settings.benchmark!r}")
+    path = Path(settings.path)
+    if settings.benchmark == "alfworld":
+        return TaskSet(_first(load_alfworld(path, partial=settings.alfworld.partial), settings.limit))
+    if settings.benchmark == "webshop":
+        options = settings.webshop
+        tasks, products = load_webshop(path, options.goals, options.order, options.catalogue)
+        return TaskSet(_first(tasks, settings.limit), products=products)
+    corpus = Path(settings.corpus) if settings.corpus else None
+    hub, _, split = settings.path.partition(":")
+    if hub == "hub":
+        if corpus is None:
+            raise InputError("tasks.corpus: found null, expected a file: the hub's copies have no paragraphs")
+        return load_qa_from_hub(settings.benchmark, split, corpus, settings.limit)
+    return load_qa(settings.benchmark, path, corpus, settings.limit)
+
+
+def _first(tasks: pl.DataFrame, limit: int | None) -> pl.DataFrame:
+    """The first `limit` tasks of each split."""
+    return tasks if limit is None else tasks.group_by("split", maintain_order=True).head(limit).select(tasks.columns)

@@ -49,12 +49,12 @@ class QAEnvironment:
         self._answer: str | None = None
 
     def reset(self) -> str:
-        """See `Environment.reset`."""
+        """See `Environment.reset`. The instruction says all, so the first observation is empty."""
         self._answer = None
         return ""
 
     def admissible(self) -> list[str] | None:
-        """See `Environment.admissible`."""
+        """None: any query and any answer may be given."""
         return None
 
     def step(self, action: Action | None) -> Step:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from talentrl.bank.bank import SkillBank
-from talentrl.benchmarks.hotpotqa import load_hotpotqa
+from talentrl.benchmarks.qa_sets import load_qa
 from talentrl.benchmarks.taskset import Task
 from talentrl.errors import InputError
 from talentrl.retrieval.index import Document
@@ -46,14 +46,14 @@ def is_held_out(query_id: str) -> bool:
 
 
 def passage_set(path: Path, limit: int | None = None) -> LabelledSet:
-    """The first `limit` questions of a file that `load_hotpotqa` reads; relevant are their supporting paragraphs.
+    """The first `limit` questions of a file that `load_qa` reads; relevant are their supporting paragraphs.
 
     The paragraphs of all these questions are pooled. Questions without a supporting one are left out.
 
     Raises:
-        InputError: as `load_hotpotqa` and `LabelledSet`.
+        InputError: as `load_qa` and `LabelledSet`.
     """
-    tasks = load_hotpotqa(path, limit)
+    tasks = load_qa("hotpotqa", path, limit=limit)
     splits = tasks.tasks["split"].unique(maintain_order=True)
     labelled = [task for split in splits for task in tasks.split(split) if task.payload["supporting"]]
     return LabelledSet(
