@@ -242,22 +242,26 @@ def evaluate(
         list[str] | None,
         typer.Option("--system", metavar="NAME", help="zero_shot, flat, random or oracle; repeat for more."),
     ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of params.yaml; repeat for more.")
+    ] = None,
     checkpoint: Annotated[
         Path, typer.Option("--checkpoint", metavar="FOLDER", file_okay=False, help="Model folder.")
     ] = layout.MODEL,
 ) -> None:
     """Answer a benchmark with one model, apart from the pipeline: its figures with intervals, and all episodes.
 
-    Settings are those of params.yaml with the values of profiles/BENCHMARK.yaml, if there is one. All systems use the
-    same model: `zero_shot` routes for itself, `flat` has no talent.
+    Settings are those of params.yaml with the values of profiles/BENCHMARK.yaml, if there is one, then of --set. All
+    systems use the same model: `zero_shot` routes for itself, `flat` has no talent.
     """
     from talentrl import display
-    from talentrl.config import load_params, parse_params, with_profile
+    from talentrl.config import load_params, parse_params, with_profile, with_settings
 
     params = load_params()
     overlay = Path("profiles") / f"{benchmark}.yaml"
     if overlay.is_file():
         params = with_profile(params, overlay)
+    params = with_settings(params, settings or [])
     given: dict[str, dict[str, Any]] = {
         "tasks": {"benchmark": benchmark, "path": path and str(path), "corpus": corpus and str(corpus), "limit": limit},
         "evaluate": {"split": split, "tasks": tasks, "systems": systems or ["zero_shot", "flat"]},

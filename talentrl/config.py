@@ -6,7 +6,7 @@ A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it rew
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -264,6 +264,26 @@ def with_profile(params: Params, profile: Path) -> Params:
     values = params.model_dump()
     _merge(values, read_yaml(profile), "")
     return parse_params(values, str(profile))
+
+
+def with_settings(params: Params, settings: Sequence[str]) -> Params:
+    """`params` with values of the form `section.key=value`, written as in YAML. Raises InputError as `load_params`."""
+    from ruamel.yaml import YAML, YAMLError
+
+    values = params.model_dump()
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        *sections, name = key.split(".")
+        if not equals or not all([*sections, name]):
+            raise InputError(f"found {setting!r}, expected KEY=VALUE such as rollout.turns=8")
+        try:
+            overlay: Any = {name: YAML(typ="safe", pure=True).load(text)}
+        except (YAMLError, ValueError) as error:
+            raise InputError(f"{key}: not valid YAML: {' '.join(str(error).split())}") from error
+        for section in reversed(sections):
+            overlay = {section: overlay}
+        _merge(values, overlay, "")
+    return parse_params(values, "settings")
 
 
 def apply_profile(profile: Path, path: Path = Path("params.yaml")) -> list[str]:
