@@ -64,7 +64,8 @@ class Scene:
         self.toggleable = facts.things("toggleable")
         self.sliceable = facts.things("sliceable")
         self.treatable = {verb: facts.things(f"{verb}able") for verb in ("clean", "heat", "cool")}
-        self.storable = sorted({thing for thing, _ in facts.pairs("inreceptacle")} | self.pickupable)
+        stored, held = facts.pairs("inreceptacle"), facts.pairs("holds")
+        self.storable = sorted({thing for thing, _ in stored} | {thing for _, thing in held} | self.pickupable)
         """Objects that are or may come into a receptacle."""
         self.vessels = facts.things("isreceptacleobject")
         self.in_vessel = facts.pairs("inreceptacleobject")

@@ -1,5 +1,6 @@
 """A kitchen of our own, small enough to follow by hand, that shows what is odd about the game."""
 
+import random
 from collections.abc import Iterable
 
 from talentrl.benchmarks.taskset import Task
@@ -89,6 +90,45 @@ def problem(facts: Iterable[str] = FACTS, goal: str = GOAL) -> str:
 
 
 KITCHEN = problem()
+
+# Property → how many of the objects have it at first.
+SHARES = {
+    **{"pickupable": 0.8, "cleanable": 0.5, "heatable": 0.5, "coolable": 0.5, "sliceable": 0.4, "toggleable": 0.3},
+    **{"isCool": 0.15, "isHot": 0.1, "isClean": 0.1, "isSliced": 0.1, "isToggled": 0.1, "isOn": 0.1},
+    "isReceptacleObject": 0.15,
+}
+GOALS = [
+    GOAL,
+    """(and (exists (?o - object ?r - receptacle ?a - agent ?l - location) (and (isToggled ?o) (inReceptacle ?o ?r)
+        (receptacleAtLocation ?r ?l) (atLocation ?a ?l))) (exists (?o - object ?a - agent) (holds ?a ?o)))""",
+    "(exists (?r - receptacle) (exists (?o - object) (and (heatable ?o) (isHot ?o) (inReceptacle ?o ?r))))",
+    "(exists (?o - object ?r - receptacle) (and (isCool ?o) (isClean ?o) (inReceptacle ?o ?r) (opened ?r)))",
+]
+
+
+def random_kitchen(seed: int) -> str:
+    """A PDDL text with the kitchen's things, thrown together as no real game has them."""
+    draw = random.Random(seed)
+    receptacles, things = TYPES["receptacle"], TYPES["object"]
+    place = {receptacle: draw.randint(1, 4) for receptacle in receptacles}
+    facts = [fact for fact in FACTS if fact.startswith(("(receptacleType", "(objectType"))]
+    facts.append(f"(atLocation agent1 loc_bar_{draw.choice([0, 0, 1])})")
+    facts += [f"(receptacleAtLocation {receptacle} loc_bar_{number})" for receptacle, number in place.items()]
+    facts += [f"({what} {receptacle})" for what in ("openable", "opened") for receptacle in draw.sample(receptacles, 4)]
+    for thing in things:
+        inside = draw.sample(receptacles, draw.choice([0, 1, 1, 1, 2, 3]))
+        places = [place[receptacle] for receptacle in inside] + [draw.randint(0, 5)]
+        facts += [f"(inReceptacle {thing} {receptacle})" for receptacle in inside]
+        facts += [
+            f"(objectAtLocation {thing} loc_bar_{number})" for number in draw.sample(places, draw.choice([0, 1, 1]))
+        ]
+        facts += [f"({what} {thing})" for what, share in SHARES.items() if draw.random() < share]
+        if draw.random() < 0.2:
+            facts.append(f"(inReceptacleObject {thing} {draw.choice(things)})")
+    if draw.random() < 0.3:
+        facts += [f"(holds agent1 {draw.choice(things)})", "(holdsAny agent1)"]
+    pairs = [f"(canContain {kind} {other})" for kind in TYPES["rtype"] for other in TYPES["otype"]]
+    return problem(sorted({*facts, *draw.sample(pairs, len(pairs) * 2 // 3)}), draw.choice(GOALS))
 
 
 def kitchen() -> Game:

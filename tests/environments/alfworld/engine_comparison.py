@@ -4,7 +4,7 @@
 
 plays every game of the three valid splits (those of the folder TALENTRL_DATA) through the expert's walkthrough and
 through random commands, one game after the other. It adds a line a game to FILE, skips the games that FILE has
-already, and fails if a game differs. Without `--games` that takes hours.
+already, and fails if a game differs. All 474 games take about an hour of CPU time.
 
 The official engine spends most of its time in parsing the same rules over and over and in copying. `remembered_parsing`
 remembers what its pure functions return: the parsed grammar rules and queries, the planner's translation of a problem;
@@ -79,7 +79,7 @@ def compare(item: dict[str, Any], ours: Engine, official: Engine, commands: int,
             command = random_command(draw, choices) if script is None else script[len(history)]
             history.append(command)
             said, expected = ours.step(command), official.step(command)
-        assert script is None or ours.won(), f"{item['id']}: the walkthrough does not win"
+        assert not script or ours.won(), f"{item['id']}: the walkthrough does not win"
     return states
 
 

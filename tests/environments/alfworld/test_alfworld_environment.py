@@ -107,23 +107,37 @@ def test_without_the_official_engine_its_extra_is_named(monkeypatch, package):
         AlfworldEnvironment(kitchen_task(), engine="official")
 
 
+def tasks_of(*splits: str) -> list[Task]:
+    tasks = TaskSet(load_alfworld(DATA, splits), PASSAGE_SCHEMA.to_frame())
+    return [task for split in splits for task in tasks.split(split)]
+
+
 @pytest.fixture(scope="module")
 def valid_tasks() -> list[Task]:
-    frame = load_alfworld(DATA, VALID)
-    tasks = TaskSet(frame, PASSAGE_SCHEMA.to_frame())
-    return [task for split in VALID for task in tasks.split(split)]
+    return tasks_of(*VALID)
+
+
+def assert_won_by_the_last_command(task: Task) -> None:
+    environment = AlfworldEnvironment(task)
+    assert environment.reset().endswith(f"Your task is to: {task.instruction}.")
+    steps = act(environment, *task.payload["walkthrough"])
+    assert all(step.valid for step in steps), task.task_id
+    assert [step.done for step in steps] == [False] * (len(steps) - 1) + [True], task.task_id
+    assert environment.outcome().value == 1.0
 
 
 @real
 def test_every_valid_walkthrough_wins_with_its_last_command(valid_tasks):
-    for task in valid_tasks:
-        environment = AlfworldEnvironment(task)
-        assert environment.reset().endswith(f"Your task is to: {task.instruction}.")
-        steps = act(environment, *task.payload["walkthrough"])
-        assert all(step.valid for step in steps), task.task_id
-        assert [step.done for step in steps] == [False] * (len(steps) - 1) + [True], task.task_id
-        assert environment.outcome().value == 1.0
     assert len(valid_tasks) == 474
+    for task in valid_tasks:
+        assert_won_by_the_last_command(task)
+
+
+@real
+@pytest.mark.slow
+def test_every_train_walkthrough_wins_with_its_last_command():
+    for task in tasks_of("train"):
+        assert_won_by_the_last_command(task)
 
 
 @real

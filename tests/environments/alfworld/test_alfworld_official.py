@@ -8,7 +8,7 @@ from pathlib import Path
 
 import engine_comparison
 import pytest
-from alfworld_samples import KITCHEN, TASK, kitchen, kitchen_task
+from alfworld_samples import KITCHEN, TASK, kitchen, kitchen_task, random_kitchen
 from engine_comparison import DATA, RULES, VALID, compare, items, official_game, our_game, remembered_parsing
 
 from talentrl.benchmarks.alfworld import TASK_TYPES
@@ -42,6 +42,14 @@ def test_the_kitchen_is_the_same_on_both_engines():
     with remembered_parsing():
         assert compare(item, kitchen(), official, 150, seed=1) > 150
     assert compare(item, kitchen(), official, 30, seed=2) > 30
+
+
+@real
+@pytest.mark.parametrize("seed", range(5))
+def test_kitchens_thrown_together_are_the_same_on_both_engines(seed):
+    item = {"id": f"random/{seed}", "walkthrough": [], "pddl_problem": random_kitchen(seed), "task": TASK}
+    with remembered_parsing():
+        assert compare(item, our_game(item), official_game(item), 120, seed) > 120
 
 
 def test_the_environment_plays_on_the_official_engine(monkeypatch):
