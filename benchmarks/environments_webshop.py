@@ -11,10 +11,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from benchmarks.webshop_talents import commands, read_train, sample
 from talentrl.benchmarks.webshop_teacher import TALENTS
 from talentrl.environments.webshop import Shop, WebShopEnvironment
-
-from benchmarks.webshop_talents import commands, read_train, sample
 
 GOALS = 40
 

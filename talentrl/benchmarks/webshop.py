@@ -78,7 +78,7 @@ def load_webshop(
 
 def _tasks(goals: list[Goal], kind: GoalKind, order: Order) -> pl.DataFrame:
     random.Random(order.seed).shuffle(goals)
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (f"webshop-{kind}-{position}", "webshop", order.split(position), goal.pop("instruction"), [], json.dumps(goal))
         for position, goal in enumerate(goals)
     ]

@@ -71,7 +71,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     with _Opened(path) as file:
         try:
             value = json.load(file)
-        except ValueError as error:
+        except json.JSONDecodeError as error:
             raise InputError(f"{path}: not JSON, or cut off ({error})") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected an object, found {type(value).__name__}")

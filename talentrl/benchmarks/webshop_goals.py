@@ -48,7 +48,9 @@ def synthetic_goals(
             yield goal_record(product, text, wanted, chosen, bound)
 
 
-def human_goals(products: pl.DataFrame, instructions: dict[str, Any], draw: random.Random, path: Path) -> Iterator[Goal]:
+def human_goals(
+    products: pl.DataFrame, instructions: dict[str, Any], draw: random.Random, path: Path
+) -> Iterator[Goal]:
     """The goals of people's `instructions`, read from `path`; those without attributes are left out, as published.
 
     Raises:

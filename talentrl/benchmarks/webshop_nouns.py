@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from talentrl.benchmarks.webshop_files import NAMES, read_objects
+from talentrl.benchmarks.webshop_files import NAMES, Catalogue, read_objects
 from talentrl.errors import InputError
 from talentrl.files import write_text
 
@@ -34,8 +34,8 @@ def write_title_nouns(products: Path, model: str) -> Path:
         asin: [token.text.lower() for token in title if token.pos_ in ("NOUN", "PROPN")]
         for title, asin in tagger.pipe(titles, as_tuples=True)
     }
-    catalogue = "small" if products.name.startswith("items_shuffle_1000") else "full"
-    path = products.with_name(NAMES["title nouns"][catalogue][0] + ".json")  # type: ignore[index]
+    catalogue: Catalogue = "small" if products.name.startswith("items_shuffle_1000") else "full"
+    path = products.with_name(NAMES["title nouns"][catalogue][0] + ".json")
     write_text(path, json.dumps(nouns))
     return path
 
@@ -43,4 +43,8 @@ def write_title_nouns(products: Path, model: str) -> Path:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python -m talentrl.benchmarks.webshop_nouns PRODUCTS MODEL")
-    print(write_title_nouns(Path(sys.argv[1]), sys.argv[2]))
+    try:
+        print(write_title_nouns(Path(sys.argv[1]), sys.argv[2]))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -73,21 +73,21 @@ def _rows(
             continue
         seen.add(asin)
         if asin not in nouns:
-            raise InputError(f"{nouns_path}: no nouns of product {asin}, expected those of every product in {path.name}")
+            raise InputError(f"{nouns_path}: no nouns of product {asin}, expected those of all in {path.name}")
         prices, tag = read_prices(item.get("pricing"), where)
         yield (
             asin,
             _text(item, "name", where),
-            item.get("full_description") or "",
-            _features(item.get("small_description"), where),
+            _text({"full_description": item.get("full_description") or ""}, "full_description", where),
+            _texts(_features(item), "small_description", where),
             prices[0] if len(prices) == 1 else draw.uniform(*prices),
             tag,
             _text(item, "category", where),
             _text(item, "query", where).lower().strip(),
             _text(item, "product_category", where),
-            attributes.get(asin, {}).get("attributes", NO_ATTRIBUTES),
+            _texts(attributes.get(asin, {}).get("attributes", NO_ATTRIBUTES), "attributes", f"product {asin}"),
             read_options(item.get("customization_options"), where),
-            nouns[asin],
+            _texts(nouns[asin], asin, str(nouns_path)),
         )
 
 
@@ -125,11 +125,15 @@ def read_options(options: Any, where: str) -> list[dict[str, Any]]:
     return [{"name": name, "values": values} for name, values in named.items()]
 
 
-def _features(features: Any, where: str) -> list[str]:
-    listed = features if isinstance(features, list) else [features or ""]
-    if not all(isinstance(text, str) for text in listed):
-        raise InputError(f"{where}: field 'small_description': expected texts, found {features!r:.60}")
-    return listed
+def _features(item: dict[str, Any]) -> Any:
+    features = item.get("small_description")
+    return features if isinstance(features, list) else [features or ""]
+
+
+def _texts(value: Any, field: str, where: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise InputError(f"{where}: field {field!r}: expected a list of texts, found {value!r:.60}")
+    return value
 
 
 def _text(item: dict[str, Any], field: str, where: str) -> str:

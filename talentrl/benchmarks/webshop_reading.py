@@ -6,10 +6,11 @@ from dataclasses import dataclass
 SEPARATOR = " [SEP] "
 _BOUND = re.compile(r",? and price lower than ([\d.]+) dollars$")
 _WORD = re.compile(r"[a-z0-9]+(?:[.'-][a-z0-9]+)*")
-_LITTLE = frozenset(
-    "a an and are buy find for from get hello i i'm in is it like looking me my need of on or order place please show "
-    "some should that the to want which with would you".split()
-)
+_LITTLE_WORDS = """
+    a an and are buy find for from get hello i i'm in is it like looking me my need of on or order place please show
+    some should that the to want which with would you
+"""
+_LITTLE = frozenset(_LITTLE_WORDS.split())
 _NAMES = frozenset({"color", "size", "style", "scent", "flavor", "flavor name", "fit type", "pattern name"})
 
 
@@ -45,13 +46,13 @@ class Listing:
 def read_request(instruction: str) -> Request:
     """Take an instruction apart, be it made ("… with color: red, and price lower than …") or a person's sentence.
 
-    >>> read_request("Find me slim fit shirts with color: red, and size: 3x, and price lower than 30.00 dollars").options
+    >>> read_request("Find me shirts with color: red, and size: 3x, and price lower than 30.00 dollars").options
     ('red', '3x')
     """
     found = _BOUND.search(instruction)
     text = instruction[: found.start()] if found else instruction
     before, colon, after = text.partition(": ")
-    subject, with_, name = before.rpartition(" with ")
+    subject, with_, _ = before.rpartition(" with ")
     options: tuple[str, ...] = ()
     if colon and with_:
         options = tuple(re.split(r", and [^:,]+: ", after))

@@ -14,15 +14,16 @@ from talentrl.environments.webshop.catalogue import Product
 
 THRESHOLD = 85
 # The published list, in its order: the first that is in a value stands for it.
-COLOURS = (
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo "
-    "caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream "
-    "crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather "
-    "indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha "
-    "multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal "
-    "rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise "
-    "violet walnut wheat white wine yellow"
-).split()
+_COLOURS = """
+    alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
+    caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream
+    crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather
+    indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha
+    multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal
+    rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise
+    violet walnut wheat white wine yellow
+"""
+COLOURS = _COLOURS.split()
 
 
 class Goal(NamedTuple):
@@ -76,8 +77,7 @@ def type_reward(wanted: Product, bought: Product) -> float:
 def matched_attributes(wanted: Sequence[str], bought: Product) -> int:
     """How many are like an attribute of the product, or stand in its title, features or description."""
     return sum(
-        any(_alike(attribute, found) for found in bought.attributes)
-        or any(attribute in text for text in bought.texts)
+        any(_alike(attribute, found) for found in bought.attributes) or any(attribute in text for text in bought.texts)
         for attribute in wanted
     )
 

@@ -22,10 +22,11 @@ K1, B = 0.9, 0.4
 # Words as Unicode breaks them (UAX 29), for text in alphabets: marks inside a word or number do not end it.
 _WORD = re.compile(r"\w+(?:(?:(?<=\d)[.,'](?=\d)|(?<=[^\W\d_])[.:'’](?=[^\W\d_]))\w+)*")
 _POSSESSIVE = re.compile(r"['’]s$")
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
-)
+_STOP_WORDS = """
+    a an and are as at be but by for if in into is it no not of on or such that the their then there these they this
+    to was will with
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 class Analyser:
@@ -59,11 +60,10 @@ class ProductSearch:
     @classmethod
     def build(cls, products: Iterable[Product]) -> "ProductSearch":
         """Index `products`; a hit is a position among them."""
-        analyse, vocabulary, ids = Analyser(), dict[str, int](), []
+        analyse, vocabulary, ids = Analyser(), {"": 0}, []
         for product in products:
-            terms = analyse(indexed_text(product))
+            terms = analyse(indexed_text(product)) or [""]  # no query has this term, and no length is zero
             ids.append([vocabulary.setdefault(term, len(vocabulary)) for term in terms])
-        vocabulary.setdefault("", len(vocabulary))  # a term of no product keeps the index from being empty
         index = bm25s.BM25(k1=K1, b=B, method="lucene")
         index.index(Tokenized(ids, vocabulary), show_progress=False)
         return cls(index)

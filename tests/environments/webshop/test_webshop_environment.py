@@ -177,7 +177,7 @@ def test_a_goal_of_another_shop_or_benchmark_is_an_error():
         WebShopEnvironment(task("B999999999"), SHOP)
     broken = task()
     del broken.payload["price_upper"]
-    with pytest.raises(InputError, match="price_upper.*missing"):
+    with pytest.raises(InputError, match=r"price_upper.*missing"):
         WebShopEnvironment(broken, SHOP)
 
 

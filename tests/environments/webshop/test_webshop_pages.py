@@ -67,9 +67,7 @@ def test_exactly_ten_products_have_no_next_page():
 
 def test_prev_on_an_item_returns_to_its_page_of_results():
     environment = WebShopEnvironment(task(), many(30))
-    _, second, _, again = act(
-        environment, "search[shirt]", "click[next >]", "click[b000000015]", "click[< prev]"
-    )
+    _, second, _, again = act(environment, "search[shirt]", "click[next >]", "click[b000000015]", "click[< prev]")
     assert second == again
 
 
