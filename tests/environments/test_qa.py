@@ -72,6 +72,17 @@ def test_malformed_action_gets_a_clear_observation_and_changes_nothing(action):
     assert world.step(Action("answer", "Paris")).done
 
 
+def test_reset_begins_again_and_any_text_is_admissible():
+    world = environment("Paris.")
+    assert world.reset() == ""  # the instruction says all
+    assert world.admissible() is None
+    world.step(Action("answer", "Paris"))
+    assert world.outcome().value == 1.0
+    assert world.reset() == ""
+    assert world.outcome() == Outcome(0.0, {"exact_match": 0.0, "f1": 0.0})
+    assert world.version == "qa/1"
+
+
 def test_an_environment_stands_for_itself():
     first, second = environment(), environment()
     first.step(Action("answer", "Paris"))

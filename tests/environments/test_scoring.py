@@ -1,5 +1,9 @@
 """Exact match and F1 as SQuAD defines them, over all gold answers."""
 
+import re
+import string
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +24,12 @@ from talentrl.environments.scoring import exact_match, f1, normalise
         ("$1,000.50", "100050"),
         ("São Tomé", "são tomé"),
         ("“quoted”", "“quoted”"),  # only ASCII punctuation goes
+        ("it’s 1939–45", "it’s 1939–45"),
+        ("“The” end", "“ ” end"),  # an article is a word between any other characters
+        ("a\u00a0b the\u2003c", "b c"),  # every kind of white space parts words
+        ("STRASSE Straße", "strasse straße"),  # lower case, not case folding
+        ("İstanbul", "i̇stanbul"),
+        ("Ａ the", "ａ"),
         ("The", ""),
         ("...", ""),
         ("", ""),
@@ -39,6 +49,7 @@ def test_normalisation(text, normalised):
         ("new york city", ["new york state capital"], 0.0, 4 / 7),
         # the best of the aliases, not the last or the mean
         ("new york", ["boston", "new york city", "york"], 0.0, 0.8),
+        ("“Paris”", ["Paris"], 0.0, 0.0),
         # tokens count as often as they occur
         ("new new york", ["new york york"], 0.0, 2 / 3),
         ("London", ["Paris"], 0.0, 0.0),
@@ -70,3 +81,36 @@ def test_any_text_can_be_normalised_and_matches_itself(text):
     assert "  " not in normalise(text)
     assert normalise(text) == normalise(text).strip()
     assert exact_match(text, [text]) == 1
+
+
+def by_definition(answer: str, gold: list[str]) -> tuple[float, float]:
+    """Exact match and F1 as the SQuAD paper and its script define them, one pair after the other."""
+
+    def plain(text: str) -> str:
+        kept = "".join(character for character in text.lower() if character not in string.punctuation)
+        return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
+
+    def overlap(text: str) -> float:
+        found, expected = plain(answer).split(), plain(text).split()
+        common = sum((Counter(found) & Counter(expected)).values())
+        if common == 0:
+            return 0.0
+        precision, recall = common / len(found), common / len(expected)
+        return 2 * precision * recall / (precision + recall)
+
+    return max(float(plain(answer) == plain(text)) for text in gold), max(map(overlap, gold))
+
+
+noisy = st.lists(
+    st.sampled_from(
+        ["a", "The", "an", "x", "X", "y.", "z-x", "“x”", "’s", "\u00a0", "é", "É", "ß", "İ", "_", "$5", "\n"]
+    ),
+    max_size=6,
+).flatmap(lambda parts: st.sampled_from([" ", ""]).map(lambda between: between.join(parts)))
+
+
+@given(noisy | st.text(), st.lists(noisy | st.text(max_size=8), min_size=1, max_size=4))
+def test_scores_equal_the_definition(answer, gold):
+    match, overlap = by_definition(answer, gold)
+    assert exact_match(answer, gold) == match
+    assert f1(answer, gold) == pytest.approx(overlap, abs=1e-12)
