@@ -276,14 +276,30 @@ def evaluate(
     from talentrl.evaluation.scores import score_table
     from talentrl.files import write_text
 
-    frames = evaluate_benchmark(params, checkpoint, params.evaluate.systems, root)
-    scores = score_table(frames)
+    run = evaluate_benchmark(params, checkpoint, params.evaluate.systems, root)
+    scores = score_table(run.episodes)
     display.show_scores(_console(), f"{benchmark}, split {params.evaluate.split}, {checkpoint}", scores)
     from talentrl.provenance import provenance
 
-    record = {"params": params.model_dump(), "checkpoint": str(checkpoint), **provenance()}
+    record: dict[str, Any] = {"params": params.model_dump(), "checkpoint": str(checkpoint), **provenance()}
+    record["card"] = run.card
+    if run.ceiling is not None:
+        record["ceiling"] = run.ceiling.to_dicts()
+        for split, questions, _, _, pooled in run.ceiling.iter_rows():
+            typer.echo(f"Passages can answer {pooled} of the {questions} questions of split {split}.")
     write_text(root / "scores.json", json.dumps({**record, "scores": scores.to_dicts()}, indent=1) + "\n")
     typer.echo(f"Episodes and figures: {root}", err=True)
+
+
+@app.command("averages")
+def show_averages(
+    metric: Annotated[str, typer.Option("--metric", metavar="NAME", help="exact_match or f1.")] = "exact_match",
+) -> None:
+    """Macro and micro averages of the question-answering sets that `talentrl evaluate` answered."""
+    from talentrl import display
+    from talentrl.evaluation.benchmark import averages
+
+    display.show_averages(_console(), metric, averages(layout.BENCHMARKS, metric))
 
 
 @app.command()

@@ -89,6 +89,16 @@ def show_scores(console: Console, title: str, scores: "pl.DataFrame") -> None:
     console.print(table)
 
 
+def show_averages(console: Console, metric: str, averages: Mapping[str, "pl.DataFrame"]) -> None:
+    """One metric of each system over several benchmarks (`evaluation.averages.average_table`)."""
+    table = _table(f"{metric} over benchmarks", "system", "benchmark", "value", "95 % interval", "tasks")
+    for system, frame in averages.items():
+        for benchmark, value, low, high, tasks in frame.iter_rows():
+            table.add_row(system, benchmark, f"{value:.3f}", f"{low:.3f} to {high:.3f}", str(tasks))
+        table.add_section()
+    console.print(table)
+
+
 def show_retrieval(console: Console, evaluation: "RetrievalEvaluation") -> None:
     """The sweep on the tuning halves, then each set's held-out half: systems, and their paired differences."""
     from talentrl.evaluation.retrieval import MEASURES, PRIMARY, Setting
