@@ -18,7 +18,7 @@ from talentrl.retrieval.fusion import DECIMALS
 EXACT = 50_000
 """Vectors that are searched exactly: some ten milliseconds of one core at 384 dimensions."""
 _PATTERN = "neighbours-*.usearch"
-_CONNECTIVITY, _EXPANSION_ADD, _EXPANSION_SEARCH = 16, 128, 128
+_CONNECTIVITY, _EXPANSION_ADD, _EXPANSION_SEARCH = 16, 128, 256
 
 
 class Graph:
