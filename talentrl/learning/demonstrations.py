@@ -44,7 +44,7 @@ def choose_conversations(
 
     Each task gives its best arm, whose routing turn is a target (intervention `routed`), or, for a share of the
     tasks, the same demonstration told without a talent (`null`), after flat retrieval; and `forced_arms` others drawn
-    from the rest (`forced`). Tasks on which every arm fails give nothing.
+    from the rest that no limit cut short (`forced`). Tasks on which every arm fails give nothing.
     """
     conversations = []
     for task, episodes in zip(tasks, measured, strict=True):
@@ -53,7 +53,11 @@ def choose_conversations(
         if best is None or best.talent is None:
             continue
         arms = [("null" if draw.random() < null_share else "routed", best.talent)]
-        rest = [episode.talent for episode in episodes if episode is not best and episode.talent]
+        rest = [
+            episode.talent
+            for episode in episodes
+            if episode is not best and episode.talent and not _is_cut(episode, runner.limits.turns)
+        ]
         arms += [("forced", other) for other in draw.sample(rest, min(forced_arms, len(rest)))]
         menu = draw.sample(sorted(runner.bank.talents), len(runner.bank.talents))
         for intervention, talent in arms:
