@@ -13,12 +13,12 @@ sets), and each set's own. Own shapes, and what is not obvious in them:
 - Bamboogle: CSV of `Question`, `Answer`. No ids.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from talentrl.benchmarks.records import Record
+from talentrl.benchmarks.records import Record, parse_json
+from talentrl.errors import InputError
 
 _SPLITS = {"validation": "dev", "train?": "train"}
 _KEPT = ("type", "level", "hops", "prop", "subj", "s_pop")
@@ -106,8 +106,8 @@ def _triviaqa(record: Record) -> Item:
 def _popqa(record: Record) -> Item:
     text = record.text("possible_answers")
     try:
-        answers = json.loads(text)
-    except ValueError:
+        answers = parse_json(text, record.where)
+    except InputError:
         raise record.unexpected("possible_answers", "a JSON list of texts") from None
     checked = Record({"possible_answers": answers}, record.where).texts("possible_answers")
     return Item(record.name("id"), None, record.text("question"), checked, extra=_extra(record, []))

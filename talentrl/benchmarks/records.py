@@ -133,12 +133,12 @@ def _json(file: TextIO, path: Path) -> Iterator[Record]:
         return
     if first[1].lstrip().startswith("[") or first[1].strip() == "{":  # one value for the whole file
         text = first[1] + "".join(line for _, line in lines)
-        value = _parse(text, str(path))
+        value = parse_json(text, str(path))
         yield from _whole(value, path)
         return
     for number, line in itertools.chain([first], lines):
         where = f"{path}:{number}"
-        value = _parse(line, where)
+        value = parse_json(line, where)
         if isinstance(value, dict) and isinstance(value.get("Data"), list):
             yield from _whole(value, path)
         else:
@@ -153,11 +153,15 @@ def _whole(value: Any, path: Path) -> Iterator[Record]:
         yield Record(fields, f"{path}[{place}]")
 
 
-def _parse(text: str, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
+    """The value of a JSON text. Raises InputError if it is none, or holds a text that is not valid Unicode."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # half of a pair of escapes is no character, and cannot be written again
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from error
+    return value
 
 
 def _shown(value: object) -> str:

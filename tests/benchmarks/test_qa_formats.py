@@ -67,6 +67,7 @@ def test_popqa_table_with_json_inside(tmp_path, corpus):
     ("row", "message"),
     [
         ("42\tAda\to\t7\tWhat?\tpoet\n", r"popQA.tsv:2: field 'possible_answers': expected a JSON list of texts"),
+        ('42\tAda\to\t7\tWhat?\t"[""\\ud800""]"\n', r"popQA.tsv:2: field 'possible_answers': expected a JSON list"),
         ("42\tAda\to\t7\tWhat?\t[]\n", r"popQA.tsv:2: field 'possible_answers': expected a list of texts"),
         ('42\tAda\to\t7\t\t"[""x""]"\n', r"popQA.tsv:2: field 'question': expected a text"),
         ("42\tAda\n", r"popQA.tsv:2: expected 6 columns"),

@@ -177,12 +177,20 @@ def test_the_split_is_the_items_own_else_the_files_else_the_cards(tmp_path, set_
             item(id="2", decomposition=[{"question": "A >> b", "answer": "c", "support": 2}]),
             r"x.jsonl:2: field 'decomposition\[0\].support': expected the place of one of 2 paragraphs, found 2",
         ),
+        (item(id="2", question="\ud800?"), r"x.jsonl:2: not JSON \(.*surrogates not allowed"),
         ([1], r"x.jsonl:2: expected an object, found list"),
     ],
 )
 def test_malformed_items_are_refused(tmp_path, second, message):
     with pytest.raises(InputError, match=message):
         load_hotpotqa(write(tmp_path / "x.jsonl", item(), second))
+
+
+def test_control_and_paired_characters_are_kept_as_they_are(tmp_path):
+    text = "a\x00\u202eb\U0001f600"
+    path = write(tmp_path / "x.jsonl", item(question=text, answers=[text], id=text))
+    (task,) = load_hotpotqa(path).split("dev")
+    assert (task.task_id, task.instruction, task.answers) == (text, text, (text,))
 
 
 @pytest.mark.parametrize("name", CARDS)
