@@ -24,6 +24,8 @@ lint: $(VENV)/.installed
 bench: $(VENV)/.installed  ## speed, beside named peers; needs data/model (`dvc repro model`)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,bench]"
 	python -m benchmarks.retrieval 10000 100000
+	python -m benchmarks.environments
+	python -m benchmarks.scoring
 	python -m benchmarks.imports
 	python -m benchmarks.multi_turn
 

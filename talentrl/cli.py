@@ -228,7 +228,8 @@ def evaluate(
         Path | None, typer.Option("--corpus", metavar="FILE", help="Passages to search, if not its own: tasks.corpus.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", metavar="NAME", help="Split to answer; else evaluate.split.")
+        str | None,
+        typer.Option("--split", metavar="NAME", help="Split to answer; else the one that the field reports on."),
     ] = None,
     tasks: Annotated[
         int | None,
@@ -255,6 +256,7 @@ def evaluate(
     systems use the same model: `zero_shot` routes for itself, `flat` has no talent.
     """
     from talentrl import display
+    from talentrl.benchmarks.qa_cards import CARDS
     from talentrl.config import load_params, parse_params, with_profile, with_settings
 
     params = load_params()
@@ -262,6 +264,8 @@ def evaluate(
     if overlay.is_file():
         params = with_profile(params, overlay)
     params = with_settings(params, settings or [])
+    if split is None and benchmark in CARDS:
+        split = CARDS[benchmark].split
     given: dict[str, dict[str, Any]] = {
         "tasks": {"benchmark": benchmark, "path": path and str(path), "corpus": corpus and str(corpus), "limit": limit},
         "evaluate": {"split": split, "tasks": tasks, "systems": systems or ["zero_shot", "flat"]},

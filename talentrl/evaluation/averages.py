@@ -50,8 +50,12 @@ def macro_interval(samples: Sequence[np.ndarray], *, seed: int = 0, resamples: i
     """The mean of the samples' means, with a bootstrap percentile interval: tasks are resampled within each sample.
 
     The benchmarks are taken as given, so the interval speaks of other tasks of these benchmarks, not of others.
-    A sample that is all 0 or all 1 adds no spread. `n` counts all tasks.
+    A sample that is all 0 or all 1 adds no spread; if all tasks have the same outcome, the interval is that of
+    `mean_interval`, which does not claim certainty. `n` counts all tasks.
     """
+    pooled = np.concatenate(samples)
+    if pooled.size > 1 and np.all(pooled == pooled[0]):
+        return mean_interval(pooled, seed=seed, resamples=resamples)
     value = float(np.mean([sample.mean() for sample in samples]))
     count = sum(sample.size for sample in samples)
     if min(sample.size for sample in samples) < 2:

@@ -36,7 +36,7 @@ class Postings:
         self._splitter = WordSplitter()
         rows, lengths = self._lists([_DOCUMENTS])[0]
         self.documents = len(rows)
-        relative = B * lengths / lengths.mean() if len(rows) else lengths
+        relative = B * lengths / lengths.mean() if lengths.any() else lengths  # a text may have no term
         self._norms = np.zeros(int(rows.max(initial=0)) + 1)
         self._norms[rows] = K1 * (1 - B + relative)
 

@@ -43,7 +43,7 @@ def invoke(*arguments):
 
 
 def test_a_benchmark_is_answered_and_its_figures_and_episodes_kept(benchmark):
-    done = invoke("evaluate", "--benchmark", "hotpotqa", "--path", "hotpot.jsonl", "--split", "dev", "--tasks", "2")
+    done = invoke("evaluate", "--benchmark", "hotpotqa", "--path", "hotpot.jsonl", "--tasks", "2")
     assert done.exit_code == 0, done.output
     assert "zero_shot" in done.output and "0.000 to" in done.output
     assert "Passages can answer 2 of the 3 questions of split dev." in done.output

@@ -81,3 +81,7 @@ def test_other_metrics_and_bad_frames():
         average_table(frame)
     with pytest.raises(InputError, match="found none"):
         average_table(frame.clear(), "f1")
+
+
+def test_a_macro_average_of_equal_outcomes_claims_no_certainty():
+    assert macro_interval([np.zeros(4), np.zeros(6)]) == mean_interval(np.zeros(10))
