@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from talentrl.benchmarks.taskset import Task
 from talentrl.environments.environment import Outcome, Step
@@ -13,12 +14,16 @@ _TAGS = re.compile(r"</?(?:information|search|answer|talent|think|action)>")
 
 
 class PassageSearch:
-    """Passages for a query, one line each; answers are remembered, since rollouts of a task ask alike."""
+    """Passages for a query, one line each; answers are remembered, since rollouts of a task ask alike.
 
-    def __init__(self, index: HybridIndex, passages: int) -> None:
-        """Search `index` for `passages` hits a query."""
+    An index cannot be pickled, so a search is pickled as the call that opens it.
+    """
+
+    def __init__(self, index: HybridIndex, passages: int, reopen: Callable[[], "PassageSearch"] | None = None) -> None:
+        """Search `index` for `passages` hits a query; `reopen` opens the same search in another process."""
         self._index = index
         self._passages = passages
+        self._reopen = reopen
         self._remembered: dict[str, list[str]] = {}
 
     def __call__(self, query: str) -> list[str]:
@@ -28,6 +33,11 @@ class PassageSearch:
             documents = self._index.documents([hit.id for hit in hits])
             self._remembered[query] = [passage_line(document) for document in documents]
         return self._remembered[query]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._reopen is None:
+            raise TypeError("this PassageSearch has no `reopen`, so it cannot be pickled")
+        return self._reopen, ()
 
 
 def passage_line(passage: Document) -> str:
@@ -40,10 +50,9 @@ def passage_line(passage: Document) -> str:
 class QAEnvironment:
     """One question. The return is exact match."""
 
-    version = "qa/1"
-
-    def __init__(self, task: Task, search: Callable[[str], Sequence[str]]) -> None:
-        """Work on `task`, reading passages through `search`."""
+    def __init__(self, task: Task, search: Callable[[str], Sequence[str]], data: str = "") -> None:
+        """Work on `task`, reading passages through `search`; `data` is a digest of them for the record."""
+        self.version = f"qa/1 {data}".rstrip()
         self._task = task
         self._search = search
         self._answer: str | None = None

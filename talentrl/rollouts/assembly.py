@@ -1,7 +1,8 @@
 """Putting a project's parts together: from params and files on disk to a RolloutRunner."""
 
+import hashlib
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import polars as pl
@@ -74,10 +75,24 @@ def open_environment(params: Params, encoder: Encoder, root: Path = ROOT) -> Cal
         return partial(AlfworldEnvironment, engine=params.tasks.alfworld.engine)
     if kind == "webshop":
         return partial(WebShopEnvironment, shop=Shop.open(root / layout.SHOP))
-    search = PassageSearch(
-        open_index(root / layout.PASSAGE_INDEX, encoder, params.retrieval), params.retrieval.passages
-    )
-    return lambda task: QAEnvironment(task, search)
+    search = _open_search((root / layout.PASSAGE_INDEX).resolve(), params.retrieval, encoder)
+    passages = root / layout.TASKS / "passages.parquet"
+    if not passages.is_file():
+        raise InputError(f"{passages}: no such file; run `dvc repro tasks`")
+    with passages.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+    return partial(QAEnvironment, search=search, data=digest)
+
+
+def _open_search(folder: Path, settings: RetrievalSection, encoder: Encoder) -> PassageSearch:
+    reopen = partial(_reopen_search, folder, settings)
+    return PassageSearch(open_index(folder, encoder, settings), settings.passages, reopen)
+
+
+@lru_cache(4)
+def _reopen_search(folder: Path, settings: RetrievalSection) -> PassageSearch:
+    """A search for environments that were pickled: opened once in a process, with an encoder of its own."""
+    return _open_search(folder, settings, open_encoder(settings))
 
 
 def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutRunner:

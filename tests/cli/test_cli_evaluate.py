@@ -54,7 +54,7 @@ def test_a_benchmark_is_answered_and_its_figures_and_episodes_kept(benchmark):
     episodes = read_episodes(root / "data/evaluation/flat-3.parquet")
     assert episodes["task_id"].to_list() == ["Peru", "Chile"]
     assert episodes["intervention"].unique().to_list() == ["null"]
-    assert episodes["environment"].unique().to_list() == ["qa/1"]
+    assert episodes["environment"].str.contains("^qa/1 [0-9a-f]{12}$").all()
     assert not Path("data/evaluation").exists(), "the pipeline's own files are left alone"
     averages = invoke("averages", "--metric", "f1")
     assert averages.exit_code == 0 and all(word in averages.output for word in ("hotpotqa", "macro", "micro"))

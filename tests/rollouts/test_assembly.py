@@ -1,6 +1,8 @@
 """From params and files to a runner: a small real project, and what is said when a part is missing or broken."""
 
 import json
+import pickle
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,6 +116,16 @@ def test_passages_are_found_with_their_title(project):
     assert observation == "<information>Facts: Fact 3 is 3.</information>"
 
 
+def test_an_environment_can_be_pickled_at_work(project):
+    from talentrl.policy.parser import Action
+
+    environment = assembly.open_runner(settings(), layout.MODEL).environment(TASK)
+    copy = pickle.loads(pickle.dumps(environment))
+    assert copy.version == environment.version and re.fullmatch("qa/1 [0-9a-f]{12}", copy.version)
+    search = Action("search", "Fact 3 is")
+    assert copy.step(search) == environment.step(search)
+
+
 def test_a_fingerprint_follows_the_weights(project):
     before = assembly.fingerprint(layout.MODEL)
     assert assembly.fingerprint(layout.MODEL) == before
@@ -147,6 +159,7 @@ def remove(path):
         (spoil_bank, "^data/bank.json: not a compiled skill bank"),
         (remove("data/index/passages"), "data/index/passages"),
         (remove("data/index/skills"), "data/index/skills"),
+        (remove("data/tasks/passages.parquet"), "^data/tasks/passages.parquet: no such file"),
     ],
 )
 def test_a_missing_or_broken_part_is_named_in_one_line(project, change, words):
