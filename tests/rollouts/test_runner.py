@@ -259,7 +259,9 @@ def test_episode_ids_tell_rollouts_apart():
 class Door(FragileEnvironment):
     """Opens with what stands there, and knows its commands."""
 
-    version = "door/1 abc"
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.version = "door/1 abc"
 
     def reset(self) -> str:
         return "You see a door."
