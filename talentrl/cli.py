@@ -21,6 +21,7 @@ from talentrl.offline import set_environment
 
 if TYPE_CHECKING:
     from talentrl.bank.bank import SkillBank
+    from talentrl.config import Params
     from talentrl.rollouts.runner import RolloutRunner
 
 
@@ -257,24 +258,14 @@ def evaluate(
     """
     from talentrl import display
     from talentrl.benchmarks.qa_cards import CARDS
-    from talentrl.config import load_params, parse_params, with_profile, with_settings
 
-    params = load_params()
-    overlay = Path("profiles") / f"{benchmark}.yaml"
-    if overlay.is_file():
-        params = with_profile(params, overlay)
-    params = with_settings(params, settings or [])
     if split is None and benchmark in CARDS:
         split = CARDS[benchmark].split
-    given: dict[str, dict[str, Any]] = {
+    options: dict[str, dict[str, Any]] = {
         "tasks": {"benchmark": benchmark, "path": path and str(path), "corpus": corpus and str(corpus), "limit": limit},
         "evaluate": {"split": split, "tasks": tasks, "systems": systems or ["zero_shot", "flat"]},
-        "retrieval": {"index_prefix": f"{params.retrieval.index_prefix}-{benchmark}"},
     }
-    values = params.model_dump()
-    for section, options in given.items():
-        values[section] |= {key: value for key, value in options.items() if value is not None}
-    params = parse_params(values, "evaluate")
+    params = _benchmark_params(benchmark, settings or [], options)
     root = layout.BENCHMARKS / benchmark
     from talentrl.evaluation.benchmark import evaluate_benchmark
     from talentrl.evaluation.scores import score_table
@@ -404,6 +395,21 @@ def profile(
         raise _unknown("profile", name, known, folder)
     changed = apply_profile(folder / f"{name}.yaml")
     typer.echo("\n".join(changed) or f"params.yaml holds the values of {name} already")
+
+
+def _benchmark_params(benchmark: str, settings: list[str], options: dict[str, dict[str, Any]]) -> "Params":
+    """The project's params with a benchmark's profile, `settings`, then `options` (those that are not None)."""
+    from talentrl.config import load_params, parse_params, with_profile, with_settings
+
+    params = load_params()
+    overlay = Path("profiles") / f"{benchmark}.yaml"
+    if overlay.is_file():
+        params = with_profile(params, overlay)
+    values = with_settings(params, settings).model_dump()
+    for section, given in options.items():
+        values[section] |= {key: value for key, value in given.items() if value is not None}
+    values["retrieval"]["index_prefix"] += f"-{benchmark}"
+    return parse_params(values, "evaluate")
 
 
 def _console(stderr: bool = False) -> Console:
