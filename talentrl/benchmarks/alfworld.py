@@ -10,7 +10,6 @@ Every game is a task, once; a split that is not whole is refused, since a succes
 compared with a published one.
 """
 
-import gzip
 import json
 import lzma
 import re
@@ -20,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from talentrl.benchmarks.records import PACKED, open_text
 from talentrl.benchmarks.taskset import TASK_SCHEMA
 from talentrl.errors import InputError
 
@@ -34,7 +34,6 @@ TASK_TYPES = (
     "pick_two_obj_and_place",
 )
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 _TASK = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
 _GAME = "game.tw-pddl"
 
@@ -78,7 +77,7 @@ def load_alfworld(path: Path, splits: Sequence[str] = tuple(GAMES), partial: boo
 
 def _games(path: Path, split: str, partial: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """The games of a split in the fields of the JSONL layout, each with where it was found."""
-    for suffix in ("", *_OPENERS):
+    for suffix in ("", *PACKED):
         file = path / f"{split}.jsonl{suffix}"
         if file.is_file():
             return _games_of_file(file)
@@ -95,7 +94,7 @@ def _games(path: Path, split: str, partial: bool) -> Iterator[tuple[str, dict[st
 
 def _games_of_file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
+        with open_text(path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield f"{path}:{number}", _object(line, f"{path}:{number}")

@@ -16,6 +16,9 @@ from typing import Any, TextIO
 
 from talentrl.errors import InputError
 
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+PACKED = tuple(_OPENERS)
+"""Endings of files that `open_text` unpacks."""
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -102,18 +105,18 @@ def read_records(path: Path) -> Iterator[Record]:
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    packed = path.suffix in (".gz", ".xz")
+    packed = path.suffix in PACKED
     try:
-        with _open(path) as file:
+        with open_text(path, "utf-8-sig", newline="") as file:
             delimiter = _DELIMITERS.get(path.with_suffix("").suffix if packed else path.suffix)
             yield from _table(file, path, delimiter) if delimiter else _json(file, path)
     except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not readable as {path.suffix or 'text'} ({error})") from error
 
 
-def _open(path: Path) -> TextIO:
-    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-    file: TextIO = openers.get(path.suffix, open)(path, "rt", encoding="utf-8-sig", newline="")
+def open_text(path: Path, encoding: str = "utf-8", newline: str | None = None) -> TextIO:
+    """Open a text file to read; `.gz` and `.xz` are unpacked. Raises what `open`, `gzip` and `lzma` raise."""
+    file: TextIO = _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding, newline=newline)
     return file
 
 

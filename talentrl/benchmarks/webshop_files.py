@@ -3,13 +3,13 @@
 The full product file is one JSON array of some 5 GB, so arrays are decoded object by object.
 """
 
-import gzip
 import json
 import lzma
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from talentrl.benchmarks.records import open_text
 from talentrl.errors import InputError
 
 Catalogue = Literal["small", "full"]
@@ -87,8 +87,7 @@ class _Opened:
     def __enter__(self) -> TextIO:
         if not self._path.is_file():
             raise InputError(f"{self._path}: no such file")
-        openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-        self._file: TextIO = openers.get(self._path.suffix, open)(self._path, "rt", encoding="utf-8")
+        self._file = open_text(self._path)
         return self._file
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
