@@ -23,7 +23,7 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only"]
-Estimator = Literal["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"]
+Estimator = Literal["contrast_distinct", "contrast_loo", "contrast_null", "all_action", "terminal", "shared"]
 Benchmark = Literal[
     "atlas", "nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "alfworld", "webshop"
 ]
@@ -166,7 +166,7 @@ class RlSection(Section):
     tasks: PositiveInt = 10
     """Tasks a step."""
     arms: PositiveInt = 4
-    """Distinct talents sampled from the policy a task."""
+    """Talents sampled from the policy a task: distinct ones under `contrast_distinct`, else independent draws."""
     interventions: list[Literal["null", "strategy_only", "skills_only"]] = []
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2

@@ -43,6 +43,8 @@ def routing_advantages(
       all but excludes already, without bound, since arms drawn without replacement hold many of those.
     - `all_action`: the same over all talents: the exact gradient of expected return over routing (COMA-style
       baseline, Foerster et al. 2018, eq. 4).
+    - `contrast_loo`: R̄_a − mean of the task's other routed arms (leave one out; Kool et al. 2019, eq. 8, on arms).
+      Unbiased for arms drawn i.i.d. from the policy; the same talent drawn twice is two arms.
     - `contrast_null`: R̄_a − mean of the null arms.
     - `terminal`: R̄_a − mean return of the batch (REINFORCE with a mean baseline).
     - `shared`: R̄_a − R̄_x with x the task's rollouts in all arms (GRPO's one advantage, Shao et al. 2024).
@@ -64,6 +66,10 @@ def routing_advantages(
         weights_TA = probabilities_TA * usable_TA
         weights_TA = weights_TA / weights_TA.sum(1, keepdim=True).clamp(min=1e-12)
         baseline_TA = (weights_TA * filled_TA).sum(1, keepdim=True)
+    elif estimator == "contrast_loo":
+        others_TA = usable_TA.sum(1, keepdim=True) - 1
+        baseline_TA = ((filled_TA * usable_TA).sum(1, keepdim=True) - filled_TA) / others_TA.clamp(min=1)
+        usable_TA = usable_TA & (others_TA > 0)
     elif estimator == "contrast_null":
         reference_TA = means_TA.masked_fill(~null_TA, torch.nan)
         baseline_TA = reference_TA.nanmean(1, keepdim=True)

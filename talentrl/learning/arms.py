@@ -5,13 +5,14 @@ Groups are keyed by task and arm, never by prompt text. Tokens of talents that t
 
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import RlSection
+from talentrl.config import Estimator, RlSection
 from talentrl.learning.advantages import POLICY_WEIGHTED, execution_advantages, routing_advantages, row_coefficients
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
@@ -38,27 +39,34 @@ class Arms:
 
 def arms_per_task(settings: RlSection, talents: int) -> int:
     """Number of arms A of each task: every talent under `all_action`, else the drawn ones; plus interventions."""
-    drawn = talents if settings.estimator == "all_action" else min(settings.arms, talents)
+    drawn = settings.arms
+    if settings.estimator in POLICY_WEIGHTED:  # each talent at most once
+        drawn = talents if settings.estimator == "all_action" else min(drawn, talents)
     return drawn + len(settings.interventions)
 
 
 def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, seed: int) -> Arms:
-    """Draw arms for each task and make their rollouts; rollout m of every arm has the same sampling seed."""
+    """Draw arms for each task and make their rollouts; rollout m of every talent has the same sampling seed.
+
+    A talent that is drawn twice is two arms, whose rollouts are numbered on: they differ in their seeds.
+    """
     requests: list[RolloutRequest] = []
     routed, null, probabilities = [], [], []
     drawn = arms_per_task(settings, len(runner.bank.talents)) - len(settings.interventions)
     for task, turns in zip(tasks, runner.score_talents(tasks), strict=True):
         distribution = _distribution(turns, settings.routing_temperature)
-        talents = _draw_distinct(distribution, drawn, random.Random(derive_seed(seed, "arms", task.task_id)))
+        talents = _draw(settings.estimator, distribution, drawn, random.Random(derive_seed(seed, "arms", task.task_id)))
         arms = [(Arm(task, "routed", talent), turns[talent]) for talent in talents]
         for intervention in settings.interventions:
             talent = None if intervention == "null" else talents[0]
             arms.append((Arm(task, intervention, talent), runner.set_routing(talent)))
-        requests += [
-            RolloutRequest(arm, routing, rollout, derive_seed(seed, "rollout", task.task_id, rollout))
-            for arm, routing in arms
-            for rollout in range(settings.rollouts)
-        ]
+        made: Counter[str] = Counter()
+        for arm, routing in arms:
+            for rollout in range(made[arm.arm_id], made[arm.arm_id] + settings.rollouts):
+                requests.append(
+                    RolloutRequest(arm, routing, rollout, derive_seed(seed, "rollout", task.task_id, rollout))
+                )
+            made[arm.arm_id] += settings.rollouts
         routed.append([arm.intervention == "routed" for arm, _ in arms])
         null.append([arm.intervention == "null" for arm, _ in arms])
         probabilities.append([distribution[talent] for talent in talents] + [0.0] * len(settings.interventions))
@@ -86,14 +94,14 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
     )
     within = "task" if settings.estimator == "shared" else "arm"
     exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
-    trained = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
+    trained = torch.tensor([float(sum(mask)) for mask in trained_masks(arms)])
     coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)
     spans = len(arms.routed_TA) if settings.estimator in POLICY_WEIGHTED else max(1, int(arms.routed_TA.sum()))
     advantages = []
     for row, episode in enumerate(arms.episodes):
         route = 0.0
-        if episode.rollout == 0:
-            arm = row // arms.rollouts
+        arm, rollout = divmod(row, arms.rollouts)
+        if rollout == 0:
             route = float(settings.routing_weight * route_TA.flatten()[arm] / (spans * coefficient_B[row]))
         after = slice(episode.prompt_tokens, None)
         routing = torch.tensor(episode.routing_mask[after], dtype=torch.float32)
@@ -109,16 +117,18 @@ def token_temperatures(episode: Episode, temperature: float) -> torch.Tensor:
     return torch.where(action, temperature, 1.0)
 
 
-def trained_mask(episode: Episode) -> list[int]:
+def trained_masks(arms: Arms) -> list[list[int]]:
     """1 on the tokens after the prompt that carry loss: executions, and each arm's routing span once."""
-    first = episode.rollout == 0
     return [
-        int(action or (routing and first))
-        for routing, action in zip(
-            episode.routing_mask[episode.prompt_tokens :],
-            episode.action_mask[episode.prompt_tokens :],
-            strict=True,
-        )
+        [
+            int(action or (routing and row % arms.rollouts == 0))
+            for routing, action in zip(
+                episode.routing_mask[episode.prompt_tokens :],
+                episode.action_mask[episode.prompt_tokens :],
+                strict=True,
+            )
+        ]
+        for row, episode in enumerate(arms.episodes)
     ]
 
 
@@ -154,8 +164,10 @@ def _distribution(turns: dict[str, Routing], temperature: float) -> dict[str, fl
     return dict(zip(turns, torch.softmax(logits / temperature, 0).tolist(), strict=True))
 
 
-def _draw_distinct(distribution: dict[str, float], count: int, draw: random.Random) -> list[str]:
-    """`count` distinct talents, each next one drawn in proportion to its probability (Gumbel top-k)."""
+def _draw(estimator: Estimator, distribution: dict[str, float], count: int, draw: random.Random) -> list[str]:
+    """The talents of a task's arms: all, or distinct ones (Gumbel top-k), or independent draws."""
+    if estimator not in POLICY_WEIGHTED:
+        return draw.choices(list(distribution), list(distribution.values()), k=count)
     keys = {
         talent: math.log(max(probability, 1e-12)) - math.log(-math.log(draw.random() or 1e-12))
         for talent, probability in distribution.items()

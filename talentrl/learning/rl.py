@@ -29,7 +29,7 @@ from talentrl.learning.arms import (
     step_metrics,
     token_advantages,
     token_temperatures,
-    trained_mask,
+    trained_masks,
 )
 from talentrl.learning.replay import contrasts, replay
 from talentrl.learning.resuming import EpochOrder, train_or_resume
@@ -172,7 +172,7 @@ class TalentGRPOTrainer(GRPOTrainer):
             "prompt_ids": [episode.token_ids[: episode.prompt_tokens] for episode in arms.episodes],
             "completion_ids": [episode.token_ids[episode.prompt_tokens :] for episode in arms.episodes],
             "logprobs": [episode.logprobs[episode.prompt_tokens :] for episode in arms.episodes],
-            "env_mask": [trained_mask(episode) for episode in arms.episodes],
+            "env_mask": trained_masks(arms),
             "episode_return": [episode.value for episode in arms.episodes],
             "token_advantages": token_advantages(arms, self.settings, self.runner.limits.max_tokens),
             "token_temperatures": [token_temperatures(e, self.settings.temperature) for e in arms.episodes],

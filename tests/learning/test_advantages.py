@@ -37,6 +37,8 @@ def route(estimator: str, returns: torch.Tensor = RETURNS, **options: Any) -> to
     [
         # baseline .5·1 + .25·.5 + .25·0 = .625; weights .5, .25, .25
         ("contrast_distinct", [0.5 * 0.375, 0.25 * -0.125, 0.25 * -0.625, 0]),
+        # the others' means: (.5 + 0)/2, (1 + 0)/2, (1 + .5)/2
+        ("contrast_loo", [0.75, 0.0, -0.75, 0]),
         ("contrast_null", [0.5, 0.0, -0.5, 0]),
         ("all_action", [0.5 * 0.375, 0.25 * -0.125, 0.25 * -0.625, 0]),
         ("terminal", [0.5, 0.0, -0.5, 0]),  # the batch's mean return is 4/8
@@ -64,6 +66,17 @@ def test_contrast_distinct_is_the_weighted_contrast_with_the_other_arms() -> Non
     torch.testing.assert_close(found.sum(1), torch.zeros(50), atol=1e-6, rtol=0)
 
 
+def test_leave_one_out_is_the_task_mean_stretched() -> None:
+    """R̄_a − mean of the others = A/(A−1) · (R̄_a − mean of all); alone, an arm has nothing to be compared with."""
+    returns = torch.rand(50, 4, 3, generator=torch.Generator().manual_seed(3))
+    routed = torch.ones(50, 4, dtype=torch.bool)
+    found = route("contrast_loo", returns, routed_TA=routed, null_TA=~routed)
+    means = returns.mean(2)
+    torch.testing.assert_close(found, 4 / 3 * (means - means.mean(1, keepdim=True)))
+    alone = torch.tensor([[True, False, False, False]])
+    assert route("contrast_loo", routed_TA=alone).tolist() == [[0.0] * 4]
+
+
 def test_a_talent_that_the_policy_excludes_is_not_pushed_further() -> None:
     """However badly it did: an update bounded by its probability cannot run away."""
     pi = torch.tensor([[0.6, 0.4 - 1e-6, 1e-6, 0.0]])
@@ -72,7 +85,7 @@ def test_a_talent_that_the_policy_excludes_is_not_pushed_further() -> None:
     assert -1e-6 < found[0, 2] < 0
 
 
-@pytest.mark.parametrize("estimator", ["contrast_distinct", "contrast_null", "all_action", "shared", "terminal"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("scale", [False, True])
 def test_equal_arms_give_no_contrast(estimator: str, scale: bool) -> None:
     assert route(estimator, torch.full((3, 4, 2), 0.5), scale=scale).tolist() == [[0.0] * 4] * 3

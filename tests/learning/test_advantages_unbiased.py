@@ -49,6 +49,11 @@ def test_contrast_with_null_is_unbiased() -> None:
     torch.testing.assert_close(expected_update("contrast_null", 2, null=0.3), exact_gradient(LOGITS, SUCCESS))
 
 
+@pytest.mark.parametrize("arms", [2, 3])
+def test_leave_one_out_is_unbiased(arms: int) -> None:
+    torch.testing.assert_close(expected_update("contrast_loo", arms), exact_gradient(LOGITS, SUCCESS))
+
+
 @pytest.mark.parametrize("arms", [1, 2, 3])
 @pytest.mark.parametrize("estimator", ["terminal", "shared"])
 def test_a_mean_that_holds_the_arm_itself_shortens_the_gradient_and_keeps_its_direction(

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from learning_samples import TALENTS, ToyRunner, graded, toy_runner, toy_settings, toy_tasks
 
+from talentrl.config import Estimator
 from talentrl.learning.advantages import row_coefficients
 from talentrl.learning.arms import (
     Arms,
@@ -15,7 +16,7 @@ from talentrl.learning.arms import (
     collect,
     step_metrics,
     token_advantages,
-    trained_mask,
+    trained_masks,
 )
 from talentrl.rollouts.episode import StopReason
 
@@ -54,6 +55,33 @@ def test_no_more_arms_than_talents_and_all_action_takes_every_talent(runner: Toy
     for start in (0, 4):
         assert {episode.talent for episode in arms.episodes[start : start + 4]} == set(TALENTS)
     torch.testing.assert_close(arms.probabilities_TA.sum(1), torch.ones(2))
+
+
+@pytest.mark.parametrize("estimator", ["contrast_loo", "contrast_null", "terminal", "shared"])
+def test_independent_draws_may_repeat_a_talent_with_other_seeds_and_a_span_of_its_own(
+    runner: ToyRunner, estimator: str
+) -> None:
+    arms, settings = collected(runner, tasks=1, estimator=estimator, arms=9)  # more than there are talents
+    assert arms_per_task(settings, len(TALENTS)) == 9
+    assert len({episode.episode_id for episode in arms.episodes}) == 18
+    by_talent = {t: [e for e in arms.episodes if e.talent == t] for t in TALENTS}
+    for episodes in by_talent.values():
+        assert [e.rollout for e in episodes] == list(range(len(episodes)))
+        assert len({e.seed for e in episodes}) == len(episodes)
+    spans = [
+        any(mask[: episode.routing_mask[episode.prompt_tokens :].index(False)])
+        for episode, mask in zip(arms.episodes, trained_masks(arms), strict=True)
+    ]
+    assert spans == [True, False] * 9
+
+
+@pytest.mark.parametrize("estimator", ["contrast_loo", "terminal"])
+def test_independent_draws_follow_the_tempered_probabilities(runner: ToyRunner, estimator: str) -> None:
+    arms, _ = collected(runner, tasks=1, estimator=estimator, arms=600, rollouts=1)
+    chances = dict(zip((e.talent for e in arms.episodes), arms.probabilities_TA[0].tolist(), strict=True))
+    counts = Counter(episode.talent for episode in arms.episodes)
+    for talent, chance in chances.items():
+        assert abs(counts[talent] / 600 - chance) < 4 * (chance * (1 - chance) / 600) ** 0.5 + 0.005, talent
 
 
 def test_groups_are_keyed_by_ids_even_when_two_tasks_read_the_same(runner: ToyRunner) -> None:
@@ -113,9 +141,8 @@ def test_distinct_arms_are_drawn_by_their_tempered_probability(runner: ToyRunner
 
 def test_routing_tokens_carry_loss_once_an_arm_and_never_when_they_were_set(runner: ToyRunner) -> None:
     arms, _ = collected(runner, interventions=["null", "strategy_only"])
-    for episode in arms.episodes:
+    for episode, mask in zip(arms.episodes, trained_masks(arms), strict=True):
         tag = f"<talent>{episode.talent or 'none'}</talent>"
-        mask = trained_mask(episode)
         completion = episode.token_ids[episode.prompt_tokens :]
         assert runner.chat.decode(completion[: len(tag)]) == tag
         counted = episode.intervention == "routed" and episode.rollout == 0
@@ -126,15 +153,15 @@ def test_routing_tokens_carry_loss_once_an_arm_and_never_when_they_were_set(runn
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
-@pytest.mark.parametrize("estimator", ["contrast_distinct", "contrast_null", "all_action", "terminal", "shared"])
+@pytest.mark.parametrize("estimator", get_args(Estimator))
 def test_advantages_stand_on_trained_tokens_only(runner: ToyRunner, estimator: str, loss_type: str) -> None:
     arms, settings = collected(
         runner, estimator=estimator, loss_type=loss_type, interventions=["null"], scale_rewards="group"
     )
     advantages = token_advantages(arms, settings, MAXIMUM)
-    for episode, values in zip(arms.episodes, advantages, strict=True):
+    for episode, values, mask in zip(arms.episodes, advantages, trained_masks(arms), strict=True):
         assert len(values) == len(episode.token_ids) - episode.prompt_tokens
-        assert (values[torch.tensor(trained_mask(episode)) == 0] == 0).all()
+        assert (values[torch.tensor(mask) == 0] == 0).all()
     assert any((values != 0).any() for values in advantages)
 
 
@@ -226,7 +253,7 @@ def test_coefficients_count_the_tokens_that_carry_loss(runner: ToyRunner) -> Non
     arms, settings = collected(runner, tasks=1, loss_type="grpo", routing_weight=1.0)
     for episode, value in zip(arms.episodes, [1.0, 1.0, 0.0, 0.0], strict=True):
         episode.value = value
-    counts = torch.tensor([float(sum(trained_mask(episode))) for episode in arms.episodes])
+    counts = torch.tensor([float(sum(mask)) for mask in trained_masks(arms)])
     assert counts[0] > counts[1]  # the second copy of the routing span is not counted
     first = token_advantages(arms, settings, MAXIMUM)[0]
     p = float(arms.probabilities_TA[0, 0] / arms.probabilities_TA[0].sum())
