@@ -74,6 +74,13 @@ class WebShopSection(Section):
     """Whose order and split of the goals."""
 
 
+class PooledSection(Section):
+    """A further question-answering set."""
+
+    benchmark: Benchmark
+    path: str
+
+
 class TasksSection(Section):
     """The task set."""
 
@@ -81,6 +88,9 @@ class TasksSection(Section):
     """`atlas` is generated, all others are read."""
     path: str | None = None
     """File or folder of a benchmark that is read; `hub:SPLIT` is a question-answering set of the Hugging Face hub."""
+    pooled: list[PooledSection] = []
+    """Question-answering sets with paragraphs of their own, mixed into that of `benchmark`: tasks are shuffled, and a
+    search looks in the passages of all."""
     corpus: str | None = None
     """Passages that a question-answering benchmark searches; without it, the paragraphs of its own items."""
     limit: PositiveInt | None = None

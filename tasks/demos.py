@@ -4,7 +4,7 @@ import json
 
 from talentrl import layout
 from talentrl.benchmarks.taskset import TaskSet
-from talentrl.benchmarks.teachers import teacher_of
+from talentrl.benchmarks.teachers import play
 from talentrl.config import Params
 from talentrl.files import write_text
 from talentrl.learning.demonstrations import choose_conversations, lint_demonstrations, measure_arms
@@ -18,10 +18,9 @@ def run(params: Params, run: Run) -> None:
     """Measure the arms of train tasks with the teacher; choose, lint and write conversations to train on."""
     runner = open_runner(params, layout.MODEL)
     tasks = TaskSet.read(layout.TASKS).split("train", params.demos.tasks)
-    teacher = teacher_of(params.tasks.benchmark)
-    measured = measure_arms(runner, teacher, tasks, params.seed)
+    measured = measure_arms(runner, play, tasks, params.seed)
     conversations = choose_conversations(
-        runner, teacher, tasks, measured, params.demos.forced_arms, params.demos.null_share, params.seed
+        runner, play, tasks, measured, params.demos.forced_arms, params.demos.null_share, params.seed
     )
     findings = lint_demonstrations(runner, conversations)
     write_episodes(layout.DEMOS, episodes_frame(conversations))

@@ -8,18 +8,31 @@ from talentrl.benchmarks.alfworld import load_alfworld
 from talentrl.benchmarks.atlas import build_atlas
 from talentrl.benchmarks.qa_hub import load_qa_from_hub
 from talentrl.benchmarks.qa_sets import load_qa
-from talentrl.benchmarks.taskset import TaskSet
+from talentrl.benchmarks.taskset import TaskSet, pool
 from talentrl.benchmarks.webshop import load_webshop
 from talentrl.config import TasksSection
 from talentrl.errors import InputError
 
 
 def load_benchmark(settings: TasksSection, seed: int) -> TaskSet:
-    """The task set that `settings` names.
+    """The task set that `settings` names; `seed` makes `atlas` and shuffles pooled sets.
 
     Raises:
-        InputError: a benchmark that is read has no `path`, or its files are missing or broken.
+        InputError: a benchmark that is read has no `path`, or its files are missing or broken; or sets that cannot be
+            pooled are to be.
     """
+    if not settings.pooled:
+        return _load(settings, seed)
+    if settings.corpus is not None:
+        raise InputError(f"tasks.pooled: sets bring their own passages, found tasks.corpus {settings.corpus!r}")
+    for name in (settings.benchmark, *(further.benchmark for further in settings.pooled)):
+        if name in ("alfworld", "webshop"):
+            raise InputError(f"tasks.pooled: found {name!r}, expected question-answering sets only")
+    further = [settings.model_copy(update={**dict(one), "pooled": []}) for one in settings.pooled]
+    return pool([_load(one, seed) for one in (settings, *further)], seed)
+
+
+def _load(settings: TasksSection, seed: int) -> TaskSet:
     if settings.benchmark == "atlas":
         return build_atlas(seed, settings.train, settings.dev, settings.test)
     if settings.path is None:

@@ -1,7 +1,7 @@
 """Task sets: polars frames of tasks and passages, and their Parquet files."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,32 @@ class TaskSet:
         """
         tasks = read_parquet(folder / "tasks.parquet", TASK_SCHEMA)
         return cls(tasks, read_parquet(folder / "passages.parquet", PASSAGE_SCHEMA))
+
+
+def pool(sets: Sequence[TaskSet], seed: int) -> TaskSet:
+    """One task set of several, its tasks in an order shuffled by `seed`.
+
+    Sets may name different passages alike, so a passage's id becomes "SET: ID", also in the payloads.
+
+    Raises:
+        InputError: two tasks have the same id.
+    """
+    rows: list[dict[str, Any]] = []
+    passages = []
+    for one in sets:
+        name = one.tasks["benchmark"][0]
+        passages.append(one.passages.with_columns(pl.format("{}: {}", pl.lit(name), "passage_id").alias("passage_id")))
+        for row in one.tasks.iter_rows(named=True):
+            payload = json.loads(row["payload"])
+            own = {
+                key: [f"{name}: {id}" for id in payload[key]] for key in ("passages", "supporting") if key in payload
+            }
+            rows.append(row | {"payload": json.dumps(payload | own)})
+    tasks = pl.DataFrame(rows, schema=TASK_SCHEMA)
+    again = tasks.filter(pl.col("task_id").is_duplicated())
+    if not again.is_empty():
+        raise InputError(f"tasks.pooled: expected task ids used once, found {again['task_id'][0]!r} again")
+    return TaskSet(tasks.sample(fraction=1.0, shuffle=True, seed=seed), pl.concat(passages))
 
 
 def read_parquet(path: Path, schema: pl.Schema) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The scripted teacher of each benchmark that has one."""
+"""The scripted teachers of the benchmarks that have one."""
 
 from collections.abc import Callable, Generator
 
@@ -22,12 +22,14 @@ _TEACHERS: dict[str, Teacher] = {
 }
 
 
-def teacher_of(benchmark: str) -> Teacher:
-    """The teacher of `benchmark`.
+def play(task: Task, talent: str, opening: str) -> Generator[str, str, None]:
+    """The `Teacher` of every task whose benchmark has one.
 
     Raises:
         InputError: it has none.
     """
-    if benchmark not in _TEACHERS:
-        raise InputError(f"tasks.benchmark: {benchmark!r} has no teacher, expected one of {sorted(_TEACHERS)}")
-    return _TEACHERS[benchmark]
+    if task.benchmark not in _TEACHERS:
+        raise InputError(
+            f"task {task.task_id!r}: {task.benchmark!r} has no teacher, expected one of {sorted(_TEACHERS)}"
+        )
+    return _TEACHERS[task.benchmark](task, talent, opening)
