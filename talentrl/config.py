@@ -89,12 +89,12 @@ class TasksSection(Section):
     path: str | None = None
     """File or folder of a benchmark that is read; `hub:SPLIT` is a question-answering set of the Hugging Face hub."""
     pooled: list[PooledSection] = []
-    """Question-answering sets with paragraphs of their own, mixed into that of `benchmark`: tasks are shuffled, and a
-    search looks in the passages of all."""
+    """Question-answering sets with paragraphs of their own, mixed into that of `benchmark`: a search looks in the
+    passages of all."""
     corpus: str | None = None
     """Passages that a question-answering benchmark searches; without it, the paragraphs of its own items."""
     limit: PositiveInt | None = None
-    """How many items of a benchmark are read, from the first; null reads all."""
+    """How many items of a benchmark are read, from the first; null reads all. Then they are shuffled."""
     train: PositiveInt = 1200
     """Tasks of `atlas` in each split."""
     dev: PositiveInt = 200

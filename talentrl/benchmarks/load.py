@@ -1,5 +1,6 @@
 """One door to all benchmarks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,21 +16,25 @@ from talentrl.errors import InputError
 
 
 def load_benchmark(settings: TasksSection, seed: int) -> TaskSet:
-    """The task set that `settings` names; `seed` makes `atlas` and shuffles pooled sets.
+    """The task set that `settings` names; `seed` makes `atlas` and shuffles what is read.
+
+    Files are often sorted, by kind of task say, so that their first tasks would stand for few kinds.
 
     Raises:
         InputError: a benchmark that is read has no `path`, or its files are missing or broken; or sets that cannot be
             pooled are to be.
     """
-    if not settings.pooled:
-        return _load(settings, seed)
-    if settings.corpus is not None:
+    if settings.pooled and settings.corpus is not None:
         raise InputError(f"tasks.pooled: sets bring their own passages, found tasks.corpus {settings.corpus!r}")
     for name in (settings.benchmark, *(further.benchmark for further in settings.pooled)):
-        if name in ("alfworld", "webshop"):
+        if settings.pooled and name in ("alfworld", "webshop"):
             raise InputError(f"tasks.pooled: found {name!r}, expected question-answering sets only")
+    first = _load(settings, seed)
+    if settings.benchmark == "atlas" and not settings.pooled:
+        return first
     further = [settings.model_copy(update={**dict(one), "pooled": []}) for one in settings.pooled]
-    return pool([_load(one, seed) for one in (settings, *further)], seed)
+    whole = pool([first, *(_load(one, seed) for one in further)]) if further else first
+    return replace(whole, tasks=whole.tasks.sample(fraction=1.0, shuffle=True, seed=seed))
 
 
 def _load(settings: TasksSection, seed: int) -> TaskSet:

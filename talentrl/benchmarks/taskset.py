@@ -83,8 +83,8 @@ class TaskSet:
         return cls(tasks, read_parquet(folder / "passages.parquet", PASSAGE_SCHEMA))
 
 
-def pool(sets: Sequence[TaskSet], seed: int) -> TaskSet:
-    """One task set of several, its tasks in an order shuffled by `seed`.
+def pool(sets: Sequence[TaskSet]) -> TaskSet:
+    """One task set of several.
 
     Sets may name different passages alike, so a passage's id becomes "SET: ID", also in the payloads.
 
@@ -106,7 +106,7 @@ def pool(sets: Sequence[TaskSet], seed: int) -> TaskSet:
     again = tasks.filter(pl.col("task_id").is_duplicated())
     if not again.is_empty():
         raise InputError(f"tasks.pooled: expected task ids used once, found {again['task_id'][0]!r} again")
-    return TaskSet(tasks.sample(fraction=1.0, shuffle=True, seed=seed), pl.concat(passages))
+    return TaskSet(tasks, pl.concat(passages))
 
 
 def read_parquet(path: Path, schema: pl.Schema) -> pl.DataFrame:

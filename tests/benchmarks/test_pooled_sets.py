@@ -40,12 +40,16 @@ def test_every_task_keeps_its_set_and_finds_its_own_passages(settings: TasksSect
         assert task.payload["passages"] == task.payload["supporting"] == [f"{task.benchmark}: Rush"]
 
 
-def test_the_order_follows_from_the_seed(settings: TasksSection) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_is_read_is_shuffled_by_the_seed(settings: TasksSection, alone: bool) -> None:
+    read = settings.model_copy(update={"pooled": []}) if alone else settings
+
     def order(seed: int) -> list[str]:
-        return load_benchmark(settings, seed).tasks["task_id"].to_list()
+        return load_benchmark(read, seed).tasks["task_id"].to_list()
 
     assert order(1) == order(1)
     assert len({tuple(order(seed)) for seed in range(8)}) > 1
+    assert {tuple(sorted(order(seed))) for seed in range(8)} == {tuple(sorted(order(1)))}
 
 
 def test_atlas_can_be_the_first(settings: TasksSection) -> None:
