@@ -61,7 +61,13 @@ class TaskSet:
         if frame.is_empty():
             found = sorted(self.tasks["split"].unique().to_list())
             raise InputError(f"task set has no split {name!r}: found {found}")
-        return list(_tasks(frame.head(limit) if limit is not None else frame))
+        return list(TaskSet(frame if limit is None else frame.head(limit)))
+
+    def __iter__(self) -> Iterator[Task]:
+        """All tasks, in file order."""
+        for row in self.tasks.iter_rows(named=True):
+            values = {**row, "answers": tuple(row["answers"]), "payload": json.loads(row["payload"])}
+            yield Task(**values)
 
     def write(self, folder: Path) -> None:
         """Write a Parquet file a part into `folder`, whole or not at all."""
@@ -128,15 +134,3 @@ def read_parquet(path: Path, schema: pl.Schema) -> pl.DataFrame:
         if frame.schema[name] != expected:
             raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {expected}")
     return frame.select(list(schema))
-
-
-def _tasks(frame: pl.DataFrame) -> Iterator[Task]:
-    for row in frame.iter_rows(named=True):
-        yield Task(
-            row["task_id"],
-            row["benchmark"],
-            row["split"],
-            row["instruction"],
-            tuple(row["answers"]),
-            json.loads(row["payload"]),
-        )

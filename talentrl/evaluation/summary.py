@@ -7,11 +7,11 @@ names are shown as they are. `oracle` holds a forced episode for every task and 
 derived from it.
 """
 
-import json
 from collections.abc import Mapping
 
 import polars as pl
 
+from talentrl.benchmarks.taskset import TaskSet
 from talentrl.errors import InputError
 from talentrl.evaluation.arms import NO_TALENT, majority_talent, routing_correct
 from talentrl.evaluation.statistics import Comparison, Estimate, compare_paired, mean_interval
@@ -141,17 +141,20 @@ def talent_use(systems: Systems) -> pl.DataFrame:
 
 
 def task_groups(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Groups that a task's payload names: columns `task_id`, `group`; empty when payloads name none.
+    """Groups of tasks (`TASK_SCHEMA`): columns `task_id`, `group`; empty when nothing tells tasks apart.
 
-    `family` gives one group, `held_out` (was the phrasing kept out of training?) another.
+    A task's type is a group; in a set of several benchmarks, each benchmark is one too, and types are told apart by it.
+    `held_out` in the payload (was the phrasing kept out of training?) gives another.
     """
+    several = tasks["benchmark"].n_unique() > 1
     rows = []
-    for task_id, payload in tasks.select("task_id", "payload").iter_rows():
-        fields = json.loads(payload or "{}")
-        if fields.get("family") is not None:
-            rows.append((task_id, str(fields["family"])))
-        if isinstance(fields.get("held_out"), bool):
-            rows.append((task_id, "(phrasing held out)" if fields["held_out"] else "(phrasing seen in training)"))
+    for task in TaskSet(tasks):
+        if several:
+            rows.append((task.task_id, task.benchmark))
+        if task.task_type is not None:
+            rows.append((task.task_id, f"{task.benchmark}: {task.task_type}" if several else task.task_type))
+        if isinstance(held_out := task.payload.get("held_out"), bool):
+            rows.append((task.task_id, "(phrasing held out)" if held_out else "(phrasing seen in training)"))
     return pl.DataFrame(rows, schema={"task_id": pl.String, "group": pl.String}, orient="row")
 
 

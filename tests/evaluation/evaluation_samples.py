@@ -5,6 +5,8 @@ import random
 
 import polars as pl
 
+from talentrl.benchmarks.taskset import TASK_SCHEMA
+
 TALENTS = ("bridge", "careful", "compare", "count", "intersect", "lookup", "superlative", "verify")
 FAMILIES = TALENTS[:1] + TALENTS[2:]
 
@@ -75,7 +77,8 @@ def sample_inputs(tasks=140, seed=3):
         ),
     }
     payloads = [json.dumps({"family": f, "held_out": i % 3 == 0}) for i, f in enumerate(names.values())]
-    task_frame = pl.DataFrame({"task_id": list(names), "payload": payloads})
+    rows = [(id, "atlas", "test", "?", [], payload) for id, payload in zip(names, payloads, strict=True)]
+    task_frame = pl.DataFrame(rows, schema=TASK_SCHEMA, orient="row")
     steps = range(1, 61)
     histories = {
         "sft": pl.DataFrame({"step": steps, "loss": [2.5 / s**0.5 + draw.uniform(0, 0.1) for s in steps]}),

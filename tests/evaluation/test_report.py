@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from evaluation_samples import episode, frame, sample_inputs
 
+from talentrl.benchmarks.taskset import TASK_SCHEMA
 from talentrl.errors import InputError
 from talentrl.evaluation import summary
 from talentrl.evaluation.examples import pick_examples
@@ -115,7 +116,7 @@ def test_hostile_text_is_escaped(inputs, tmp_path):
 
 
 def test_missing_parts_are_said(tmp_path, inputs):
-    tasks = pl.DataFrame(schema={"task_id": pl.String, "payload": pl.String})
+    tasks = TASK_SCHEMA.to_frame()
     flat = {"flat": inputs["evaluations"]["flat"]}
     page = write(tmp_path, evaluations=flat, tasks=tasks, histories={}, rl_episodes=None, provenance={})
     assert set(Page(page).sections) == SECTIONS
@@ -124,7 +125,7 @@ def test_missing_parts_are_said(tmp_path, inputs):
 
 
 def test_a_report_without_any_evaluation_is_still_a_page(tmp_path):
-    tasks = pl.DataFrame(schema={"task_id": pl.String, "payload": pl.String})
+    tasks = TASK_SCHEMA.to_frame()
     page = write(tmp_path, evaluations={}, tasks=tasks, histories={}, rl_episodes=None, provenance={})
     assert set(Page(page).sections) == SECTIONS
     assert "<svg" not in page

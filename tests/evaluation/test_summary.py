@@ -3,6 +3,7 @@ import pytest
 from evaluation_samples import episode, frame
 from polars.testing import assert_frame_equal
 
+from talentrl.benchmarks.taskset import TASK_SCHEMA
 from talentrl.errors import InputError
 from talentrl.evaluation import arms, summary
 
@@ -153,17 +154,18 @@ def test_talent_use_counts_a_turn_without_talent_as_none():
     assert set(use["system"]) == {"sft", "rl"}
 
 
+def task_frame(*rows: tuple[str, str, str]) -> pl.DataFrame:
+    """Tasks by id, benchmark and payload."""
+    full = [(id, benchmark, "test", "?", [], payload) for id, benchmark, payload in rows]
+    return pl.DataFrame(full, schema=TASK_SCHEMA, orient="row")
+
+
 def test_groups_come_from_the_payload():
-    tasks = pl.DataFrame(
-        {
-            "task_id": list("abcz"),
-            "payload": [
-                '{"family": "lookup", "held_out": true}',
-                '{"family": "bridge"}',
-                "{}",
-                '{"family": "lookup"}',
-            ],
-        }
+    tasks = task_frame(
+        ("a", "atlas", '{"family": "lookup", "held_out": true}'),
+        ("b", "atlas", '{"family": "bridge"}'),
+        ("c", "atlas", "{}"),
+        ("z", "atlas", '{"family": "lookup"}'),
     )
     table = summary.group_table({"rl": systems()["rl"]}, tasks)
     assert table.select("group", "exact_match", "tasks").rows() == [
@@ -172,6 +174,12 @@ def test_groups_come_from_the_payload():
         ("(phrasing held out)", 1.0, 1),
     ]
     assert summary.group_table(systems(), tasks.with_columns(payload=pl.lit("{}"))).is_empty()
+
+
+def test_groups_of_several_benchmarks():
+    tasks = task_frame(("a", "hotpotqa", '{"type": "bridge"}'), ("b", "hotpotqa", "{}"), ("z", "musique", "{}"))
+    table = summary.group_table({"rl": systems()["rl"]}, tasks)
+    assert table["group"].to_list() == ["hotpotqa", "hotpotqa: bridge", "musique"]
 
 
 def test_confusion_gives_each_task_one_vote():
