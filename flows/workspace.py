@@ -75,7 +75,7 @@ def _share_cache(folder: Path, cache: str) -> None:
     from dvc.config import Config, merge
 
     settings = Config(".dvc").load_one("local")
-    merge(settings, {"cache": {"dir": cache, "type": ["reflink", "hardlink", "copy"]}})
+    merge(settings, {"cache": {"dir": cache, "type": ["hardlink", "copy"]}})
     with Config(str(folder / ".dvc")).edit("local") as local:
         merge(local, settings)
 
