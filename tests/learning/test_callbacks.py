@@ -10,12 +10,14 @@ import torch
 from learning_samples import graded, toy_runner, toy_settings, toy_tasks
 from transformers import TrainerCallback
 
-from talentrl.learning.callbacks import StepMetrics
+from talentrl.errors import TrainingStopped
+from talentrl.learning.callbacks import CollapseMonitor, StepMetrics, collapsed
 from talentrl.learning.resuming import newest_checkpoint
 from talentrl.learning.rl import train_rl
 
 STATE: Any = SimpleNamespace(global_step=7)
 NOTHING: Any = None
+ARGUMENTS: Any = SimpleNamespace(output_dir="none")
 
 
 def test_numbers_of_a_step_are_passed_on() -> None:
@@ -31,8 +33,8 @@ def test_numbers_of_a_step_are_passed_on() -> None:
 def test_a_loss_or_gradient_that_is_no_number_stops_the_run(name: str, value: float) -> None:
     seen: list[int] = []
     callback = StepMetrics(lambda metrics, step: seen.append(step))
-    with pytest.raises(FloatingPointError, match=f"step 7: {name} is {value}"):
-        callback.on_log(NOTHING, STATE, NOTHING, {"loss": 0.0, name: value})
+    with pytest.raises(TrainingStopped, match=f"step 7: {name} is {value}; training stopped, there is no good check"):
+        callback.on_log(ARGUMENTS, STATE, NOTHING, {"loss": 0.0, name: value})
     assert seen == [7]  # recorded, then stopped
 
 
@@ -48,7 +50,7 @@ class Spoil(TrainerCallback):
 
 def test_a_run_that_breaks_down_stops_and_keeps_its_last_good_checkpoint(tiny_model: Path, tmp_path: Path) -> None:
     steps: list[int] = []
-    with pytest.raises(FloatingPointError, match="weights are broken"):
+    with pytest.raises(TrainingStopped, match="weights are broken"):
         train_rl(
             toy_runner(tiny_model, graded),
             toy_tasks(2),
