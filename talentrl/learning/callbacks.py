@@ -64,7 +64,9 @@ class CollapseMonitor(TrainerCallback):
             raise stopped(state, reason, self._last_good(args, state))
         returns = list(_returns(state).values())
         if "loss" in (logs or {}) and (window := collapsed(returns, self._tasks)):
-            reason = f"mean return of the last {window} steps is {fmean(returns[-window:]):.3f}, was {fmean(returns):.3f}"
+            reason = (
+                f"mean return of the last {window} steps is {fmean(returns[-window:]):.3f}, was {fmean(returns):.3f}"
+            )
             raise stopped(state, reason, self._last_good(args, state))
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -1,5 +1,6 @@
 """Drawing arms, and turning their rollouts into an advantage for every token."""
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
@@ -226,6 +227,53 @@ def test_step_metrics_hand_worked(runner: ToyRunner) -> None:
         "execution/failed": 1 / 8,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_metrics_of_the_policy_hand_worked(runner: ToyRunner) -> None:
+    """Two tasks: an even choice between two talents that are tagged half of the time, and a sure one."""
+    arms, _ = collected(runner)
+    arms.tags_TZ = torch.tensor([[0.25, 0.25, 0.0, 0.0], [0.0, 0.9, 0.0, 0.0]]).clamp(min=1e-30).log()
+    found = step_metrics(arms)
+    assert found["routing/entropy"] == pytest.approx(math.log(2) / 2)
+    assert found["routing/invalid_rate"] == pytest.approx((0.5 + 0.1) / 2)
+    shares = [found[f"routing/probability/{talent}"] for talent in TALENTS]
+    assert shares == pytest.approx([0.25, 0.75, 0, 0], abs=1e-6)
+
+
+def test_the_policy_is_that_of_the_sampled_routing_turns(runner: ToyRunner) -> None:
+    arms, _ = collected(runner, estimator="all_action", routing_temperature=2.0, rollouts=1)
+    for task, tags in enumerate(arms.tags_TZ.exp().tolist()):
+        drawn = {e.talent: e.routing_probability for e in arms.episodes[4 * task : 4 * task + 4]}
+        assert [drawn[talent] for talent in arms.talents] == pytest.approx(tags)
+
+
+def test_contrast_by_talent_hand_worked(runner: ToyRunner) -> None:
+    """`blue` beats its task by .25 and loses by .25; `gold` is drawn once; the null arm is no part of the mean."""
+    arms, _ = collected(runner, interventions=["null"])
+    talents = ["blue", "gold", None, "blue", "pink", None]
+    returns = [1.0, 1.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, None, 1.0, 1.0]
+    for row, (episode, value) in enumerate(zip(arms.episodes, returns, strict=True)):
+        episode.talent, episode.value = talents[row // 2], value
+    found = {k: v for k, v in step_metrics(arms).items() if k.startswith("routing/contrast")}
+    expected = {
+        "routing/contrast/blue": (0.25 - 0.5) / 2,
+        "routing/contrast/gold": -0.25,
+        "routing/contrast/pink": 0.5,
+        "routing/contrast_spread/blue": 0.375,
+        "routing/contrast_spread/gold": 0.0,
+        "routing/contrast_spread/pink": 0.0,
+    }
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("interventions", [["null"], ["null", "strategy_only"]])
+@pytest.mark.parametrize("rollouts", [1, 2])
+def test_every_estimator_spends_the_same_rollouts(runner: ToyRunner, rollouts: int, interventions: list[str]) -> None:
+    """(arms + interventions) × rollouts a task; only `all_action` takes every talent for an arm."""
+    for estimator in get_args(Estimator):
+        arms, _ = collected(runner, estimator=estimator, arms=3, rollouts=rollouts, interventions=interventions)
+        drawn = len(TALENTS) if estimator == "all_action" else 3
+        assert len(arms.episodes) == 2 * (drawn + len(interventions)) * rollouts, estimator
 
 
 def test_a_task_that_failed_altogether_counts_for_no_routing_metric(runner: ToyRunner) -> None:

@@ -348,18 +348,83 @@ def test_entropy_is_the_mean_over_scored_tokens(trainer: Callable[..., Any]) -> 
     assert math.isnan(made._metrics["train"]["entropy"][-1])  # TRL leaves it out of the step's mean
 
 
-def test_tools_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("temperature", "compared"), [(1.0, "all"), (0.5, "routing")])
+def test_sampler_and_trainer_agree_about_what_was_sampled(
+    trainer: Callable[..., Any], temperature: float, compared: str
+) -> None:
+    made = trainer(temperature=temperature)
+    batches = micro_batches(made)
+    for batch in batches:
+        executions = batch["temperatures"] == temperature if compared == "routing" else torch.zeros(1, dtype=torch.bool)
+        batch["sampling_per_token_logps"] = batch["sampling_per_token_logps"].masked_fill(executions, -50.0)
+    loss_gradient(made, batches)
+    metrics = made._metrics["train"]
+    assert len(metrics["sampling/sampling_logp_difference/mean"]) == 2
+    assert max(metrics["sampling/sampling_logp_difference/mean"]) < 1e-5
+    assert metrics["sampling/importance_sampling_ratio/mean"] == pytest.approx([1.0, 1.0], abs=1e-5)
+    assert metrics["sampling/importance_sampling_ratio/max"] == pytest.approx([1.0], abs=1e-4)
+
+
+def test_the_ratio_of_a_step_is_hand_worked(trainer: Callable[..., Any]) -> None:
+    """One scored token a task, which the sampler found half as likely, and twice as likely, as the trainer."""
+    made = trainer()
+    batches = micro_batches(made)
+    made._metrics["train"].clear()
+    for batch, log_ratio in zip(batches, (math.log(2), -math.log(2)), strict=True):
+        place = (0, int((batch["tool_mask"] * batch["completion_mask"])[0].nonzero()[0]))
+        batch["advantages"] = torch.zeros_like(batch["advantages"])
+        batch["advantages"][place] = 1.0
+        batch["sampling_per_token_logps"][place] -= log_ratio
+    loss_gradient(made, batches)
+    metrics = made._metrics["train"]
+    assert metrics["sampling/sampling_logp_difference/mean"] == pytest.approx([math.log(2)] * 2, abs=1e-4)
+    assert metrics["sampling/importance_sampling_ratio/mean"] == pytest.approx([2.0, 0.5], abs=1e-4)
+    assert metrics["sampling/importance_sampling_ratio/max"] == pytest.approx([2.0], abs=1e-4)
+
+
+def test_tokens_forwarded_are_the_distinct_prefixes_that_the_loss_needs(trainer: Callable[..., Any]) -> None:
+    made = trainer()
+    batches = micro_batches(made)
+    prefixes = 0
+    for batch in batches:
+        needed = set()
+        for row in range(4):
+            ids = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
+            scored = batch["advantages"][row].nonzero()
+            last = int(scored[-1]) if len(scored) else None
+            if last is not None:
+                ids += batch["completion_ids"][row][:last].tolist()
+                needed |= {tuple(ids[: end + 1]) for end in range(len(ids))}
+        prefixes += len(needed)
+    loss_gradient(made, batches)
+    assert made._metrics["train"]["tokens/forwarded"] == [prefixes]
+
+
+def test_a_step_is_logged_with_its_numbers(tiny_model: Path, tmp_path: Path) -> None:
+    (entry,), _ = train_rl(
+        toy_runner(tiny_model, graded), toy_tasks(2), toy_settings(), 5, tmp_path / "scratch", tmp_path / "out"
+    )
+    assert entry["sampling/importance_sampling_ratio/max"] == pytest.approx(1.0, abs=1e-4)
+    assert 0 < entry["routing/entropy"] < math.log(4)
+    assert entry["routing/invalid_rate"] == pytest.approx(1.0)  # a random model writes no tag
+    assert sum(value for name, value in entry.items() if name.startswith("routing/probability/")) == pytest.approx(1.0)
+    assert 0 < entry["tokens/sampled"] < entry["tokens/forwarded"]
+    assert 0 < entry["seconds/rollouts"] < entry["step_time"]
+
+
+@pytest.mark.parametrize("name", ["tools", "environment_factory"])
+def test_tools_are_refused(tiny_model: Path, tmp_path: Path, name: str) -> None:
     def search(query: str) -> str:
         """Search."""
         return query
 
-    with pytest.raises(ValueError, match="tools"):
+    with pytest.raises(ValueError, match=f"`{name}` cannot be combined with TalentRL's rollouts"):
         TalentGRPOTrainer(
             runner=toy_runner(tiny_model),
             tasks={},
             settings=toy_settings(),
             episodes_folder=tmp_path,
-            tools=[search],
+            **{name: [search]},
         )
 
 
