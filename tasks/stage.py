@@ -15,7 +15,8 @@ def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mappin
     """Run `function` as the stage `name` under a tracking run; the body of every `python -m tasks.NAME`.
 
     Bad input prints one line and exits with code 2, a training that stopped itself one line and code 1. Any other
-    exception is a fault of ours: its traceback shows, exit code 1. `inputs` (name → file or folder) must exist; they are recorded with their digests.
+    exception is a fault of ours: its traceback shows, exit code 1. `inputs` (name → file or folder) must exist; they
+    are recorded with their digests.
     """
     signal.signal(signal.SIGTERM, _exit)
     try:

@@ -39,7 +39,9 @@ class StepMetrics(TrainerCallback):
         self._log(numbers, state.global_step)
         for name, number in numbers.items():
             if name.rpartition("/")[2] in ("loss", "grad_norm") and not math.isfinite(number):
-                raise stopped(state, f"{name} is {number}", newest_checkpoint(Path(args.output_dir)))
+                folder = Path(args.output_dir)  # replay's lies in that of the online steps
+                good = newest_checkpoint(folder) or newest_checkpoint(folder.parent)
+                raise stopped(state, f"{name} is {number}", good)
 
 
 class CollapseMonitor(TrainerCallback):
@@ -90,7 +92,7 @@ class CollapseMonitor(TrainerCallback):
 
 
 def collapsed(returns: Sequence[float], tasks: int) -> int:
-    """The number of newest steps that earned less than a tenth of the mean of all steps; 0 if the run has not collapsed.
+    """The number of newest steps that earned less than a tenth of the mean of all steps; 0 without a collapse.
 
     It looks at as many steps as should have earned 20 full returns, at their mean so far, and waits until there are
     as many before. Tasks are independent and their returns in [0, 1], so a run that is as good as its mean does this
@@ -116,4 +118,4 @@ def stopped(state: TrainerState, reason: str, good: Path | None) -> TrainingStop
 
 def _returns(state: TrainerState) -> dict[int, float]:
     """The mean return of each step (from 1): what the weights of the step before earned."""
-    return {entry["step"]: entry["return"] for entry in state.log_history if entry.get("return") is not None}
+    return {int(entry["step"]): entry["return"] for entry in state.log_history if entry.get("return") is not None}

@@ -162,7 +162,6 @@ class TalentGRPOTrainer(GRPOTrainer):
         self._temperatures: torch.Tensor | None = None
         self._sampled: torch.Tensor | None = None
         super().__init__(reward_funcs=[episode_return], rollout_func=_rollout, **kwargs)
-        self.model.get_input_embeddings().register_forward_hook(self._count_forwarded)
 
     def rollout(self, task_ids: list[str]) -> dict[str, list[Any]]:
         """Make one generation batch; `task_ids` holds each task's id once a rollout."""
@@ -245,7 +244,8 @@ class TalentGRPOTrainer(GRPOTrainer):
         divisors = None
         if self._temperatures is not None:
             divisors = [row[column].tolist() for row, column in zip(self._temperatures, columns, strict=True)]
-        values, entropies = tree_log_probabilities(model, sequences, wanted, divisors)
+        with model.get_input_embeddings().register_forward_hook(self._count_forwarded):
+            values, entropies = tree_log_probabilities(model, sequences, wanted, divisors)
         rows = torch.cat([torch.full_like(column, i) for i, column in enumerate(columns)])
         place = (rows, torch.cat(columns))
         if self._sampled is not None and self._temperatures is not None:
@@ -274,10 +274,8 @@ class TalentGRPOTrainer(GRPOTrainer):
         largest[:] = [max([*largest, float(difference_N.exp().max())])]
 
     def _count_forwarded(self, module: torch.nn.Module, ids: tuple[torch.Tensor], output: torch.Tensor) -> None:
-        """Count the tokens that the loss forwards; rollouts are made in evaluation mode."""
-        if module.training:
-            count = self._metrics["train"]["tokens/forwarded"]
-            count[:] = [sum(count) + ids[0].numel()]
+        count = self._metrics["train"]["tokens/forwarded"]
+        count[:] = [sum(count) + ids[0].numel()]
 
 
 def episode_return(completions: list[Any], **columns: Any) -> list[float | None]:

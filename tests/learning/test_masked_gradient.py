@@ -1,8 +1,8 @@
 """Masked tokens get exactly no gradient, on every loss path.
 
-Masked tokens are context, so the gradient in question is that through their own log-probability. The log-probabilities
-that a loss asks for are replaced by leaves: the loss then reaches the model's weights in no other way (checked), and its
-derivative by each leaf is read off.
+Masked tokens are context, so the gradient in question is that through their own log-probability. The
+log-probabilities that a loss asks for are replaced by leaves: the loss then reaches the model's weights in no other way
+(checked), and its derivative by each leaf is read off.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,17 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from learning_samples import FirstGradient, Killed, graded, toy_runner, toy_settings, toy_tasks
+from learning_samples import (
+    LOSS_TYPES,
+    FirstGradient,
+    graded,
+    loss_gradient,
+    micro_batches,
+    toy_runner,
+    toy_settings,
+    toy_tasks,
+)
+from trl import GRPOTrainer
 
 from talentrl.config import Estimator, SftSection
 from talentrl.learning import replay as replay_module
@@ -19,12 +29,10 @@ from talentrl.learning import rl as rl_module
 from talentrl.learning import sft as sft_module
 from talentrl.learning.arms import collect
 from talentrl.learning.replay import Contrast, replay
-from talentrl.learning.rl import TalentGRPOTrainer, train_rl
+from talentrl.learning.rl import TalentGRPOTrainer
 from talentrl.learning.sft import train_sft
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.rollouts.episode import episodes_frame
-
-LOSS_TYPES = ["grpo", "dapo", "dr_grpo"]
 
 
 class Leaves:
@@ -59,35 +67,13 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Leaves]:
     return make
 
 
-@pytest.fixture
-def batches(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Makes the trainer of `train_rl` and the micro-batches of its first step."""
-
-    def make(**settings: Any) -> tuple[TalentGRPOTrainer, list[dict[str, Any]]]:
-        caught: list[TalentGRPOTrainer] = []
-
-        def stop(self: TalentGRPOTrainer, **_: Any) -> None:
-            caught.append(self)
-            raise Killed
-
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(TalentGRPOTrainer, "train", stop)
-            values = toy_settings(**settings)
-            train_rl(toy_runner(tiny_model, graded), toy_tasks(2), values, 5, tmp_path / "scratch", tmp_path / "out")
-        trainer = caught[0]
-        trainer.model.train()
-        trainer.current_gradient_accumulation_steps = 2
-        generation_batch = next(iter(trainer.get_train_dataloader()))
-        found = []
-        for _ in range(2):
-            found.append(trainer._prepare_inputs(generation_batch))
-            trainer._step += 1
-        with torch.no_grad():  # away from the reference, so that the KL term has a gradient
-            for parameter in trainer.model.parameters():
-                parameter.mul_(1.05)
-        return trainer, found
-
-    return make
+def moved(trainer: TalentGRPOTrainer) -> list[dict[str, Any]]:
+    """Its micro-batches; its weights then go away from the reference, so that the KL term has a gradient."""
+    batches = micro_batches(trainer)
+    with torch.no_grad():
+        for parameter in trainer.model.parameters():
+            parameter.mul_(1.05)
+    return batches
 
 
 def derivative(trainer: TalentGRPOTrainer, batch: dict[str, Any], leaves: Leaves) -> torch.Tensor:
@@ -106,22 +92,20 @@ def derivative(trainer: TalentGRPOTrainer, batch: dict[str, Any], leaves: Leaves
 
 @pytest.mark.parametrize("scale", ["none", "batch", "group"])
 @pytest.mark.parametrize("estimator", get_args(Estimator))
-def test_reinforcement(batches: Callable[..., Any], cut: Callable[[Any], Leaves], estimator: str, scale: str) -> None:
+def test_reinforcement(trainer: Callable[..., Any], cut: Callable[[Any], Leaves], estimator: str, scale: str) -> None:
     """All estimators, scales and loss types, with the KL penalty and without."""
-    trainer, made = batches(
-        estimator=estimator, scale_rewards=scale, arms=3, kl=0.1, interventions=["null", "strategy_only"]
-    )
-    leaves = cut(rl_module)
-    for trainer.loss_type in LOSS_TYPES:
-        for trainer.beta in (0.0, 0.1):
-            for batch in made:
-                found = derivative(trainer, batch, leaves)
+    made = trainer(estimator=estimator, scale_rewards=scale, arms=3, kl=0.1, interventions=["null", "strategy_only"])
+    batches, leaves = moved(made), cut(rl_module)
+    for made.loss_type in LOSS_TYPES:
+        for made.beta in (0.0, 0.1):
+            for batch in batches:
+                found = derivative(made, batch, leaves)
                 masked = (batch["tool_mask"] * batch["completion_mask"]) == 0
                 assert masked.any()
                 assert (found[masked] == 0).all()
                 advantaged = batch["advantages"] != 0
                 assert advantaged.any()
-                if trainer.beta:  # the penalty reaches every trained token
+                if made.beta:  # the penalty reaches every trained token
                     assert (found[~masked] != 0).all()
                 else:
                     assert torch.equal(found != 0, advantaged)
@@ -130,12 +114,13 @@ def test_reinforcement(batches: Callable[..., Any], cut: Callable[[Any], Leaves]
 @pytest.mark.parametrize("loss_type", LOSS_TYPES)
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_reinforcement_as_trl_scores_tokens(
-    batches: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float
+    trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float
 ) -> None:
     """TRL's own forward pass scores masked tokens too; the loss has no derivative by them."""
-    trainer, made = batches(loss_type=loss_type, kl=kl, interventions=["null", "strategy_only"])
+    made = trainer(loss_type=loss_type, kl=kl, interventions=["null", "strategy_only"])
+    batches = moved(made)
     scored: list[torch.Tensor] = []
-    score = rl_module.GRPOTrainer._get_per_token_logps_and_entropies
+    score = GRPOTrainer._get_per_token_logps_and_entropies
 
     def keep(*args: Any, **kwargs: Any) -> Any:
         logprobs, *rest = score(*args, **kwargs)
@@ -143,13 +128,39 @@ def test_reinforcement_as_trl_scores_tokens(
         return scored[-1], *rest
 
     monkeypatch.setattr(TalentGRPOTrainer, "_get_per_token_logps_and_entropies", keep)
-    for batch in made:
-        trainer._compute_loss(trainer.model, dict(batch)).backward()
+    for batch in batches:
+        made._compute_loss(made.model, dict(batch)).backward()
         masked = (batch["tool_mask"] * batch["completion_mask"]) == 0
         derivatives = scored[-1].grad
         assert derivatives is not None
         assert (derivatives[masked] == 0).all()
         assert (derivatives[~masked] != 0).any()
+
+
+@pytest.mark.parametrize(("kl", "plain"), [(0.0, False), (0.1, False), (0.1, True)])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_advantages_on_masked_tokens_change_nothing(
+    trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float, plain: bool
+) -> None:
+    """Context, observations, forced tags, second copies of a routing span and padding: whatever advantage stood on
+    them, in both ways of computing the loss, the gradient is the same bit for bit."""
+    made = trainer(loss_type=loss_type, kl=kl, interventions=["null", "strategy_only"])
+    batches = moved(made)
+    if plain:
+        monkeypatch.setattr(
+            TalentGRPOTrainer,
+            "_get_per_token_logps_and_entropies",
+            GRPOTrainer._get_per_token_logps_and_entropies,
+        )
+    before = loss_gradient(made, batches)
+    for batch in batches:
+        masked = (batch["tool_mask"] * batch["completion_mask"]) == 0
+        assert masked.any()
+        batch["advantages"] = batch["advantages"].masked_fill(masked, 1e6)
+    after = loss_gradient(made, batches)
+    assert after[0] == before[0]
+    assert all(torch.equal(after[1][name], before[1][name]) for name in before[1])
+    assert any((gradient != 0).any() for gradient in before[1].values())
 
 
 def test_replay(tiny_model: Path, tmp_path: Path, cut: Callable[[Any], Leaves]) -> None:
