@@ -56,4 +56,4 @@ def _pick(system: str, main: dict[str, Row], other: dict[str, Row], kinds: tuple
 
 
 def _right(row: Row | None) -> bool:
-    return row is not None and row["exact_match"] == 1.0
+    return row is not None and row["return"] == 1.0

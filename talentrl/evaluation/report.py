@@ -25,9 +25,8 @@ SEED = 0  # of every bootstrap and permutation in the report
 _SIGNIFICANCE = 0.05
 _MOST_CURVES = 6
 # Which training metrics are worth a curve, most telling first; a name matches by containing the word.
-_CURVES = ("return", "reward", "loss", "accuracy", "contrast", "entropy", "invalid", "exact_match", "kl")
+_CURVES = ("return", "reward", "loss", "accuracy", "contrast", "entropy", "invalid", "kl")
 _NOT_CURVES = ("step", "run_seed", "epoch")
-_METRICS = {"exact_match": "Exact match", "routing_accuracy": "Routing accuracy"}
 
 
 def write_report(
@@ -53,6 +52,7 @@ def write_report(
         InputError: episodes lack a column, a system has none, or two compared systems differ in tasks.
     """
     systems = summary.prepare(evaluations)
+    returns = summary.return_name(tasks)
     labels = {name: summary.system_label(name, frame) for name, frame in systems.items()}
     differences = summary.difference_table(systems, seed=SEED)
     environment = Environment(
@@ -65,12 +65,13 @@ def write_report(
     environment.filters |= {"number": _number, "signed": _signed, "p_value": _p_value}
     page = environment.get_template("report.html.j2").render(
         labels=labels,
-        headline=headline(differences, systems),
+        headline=headline(differences, systems, returns),
+        returns=returns,
         confidence=f"{CONFIDENCE:.0%}",
         resamples=f"{RESAMPLES:,}",
-        metrics=_METRICS,
-        **_comparison(systems),
-        **_differences(differences),
+        metrics={"return": returns.capitalize(), "routing_accuracy": "Routing accuracy"},
+        **_comparison(systems, returns),
+        **_differences(differences, returns),
         curves={stage: _curves(stage, histories.get(stage)) for stage in ("sft", "rl")},
         **_training(rl_episodes),
         **_routing(systems, labels),
@@ -81,21 +82,21 @@ def write_report(
     write_text(output, page)
 
 
-def headline(differences: pl.DataFrame, systems: Iterable[str]) -> list[str]:
+def headline(differences: pl.DataFrame, systems: Iterable[str], returns: str) -> list[str]:
     """Whether RL, which trains routing, helped: the verdict, its evidence, then what routing itself did."""
     found = {(row["metric"], row["first"], row["second"]): row for row in differences.iter_rows(named=True)}
-    main = found.get(("exact_match", "rl", "sft"))
+    main = found.get(("return", "rl", "sft"))
     if main is None:
         names = ", ".join(systems) or "none"
         return [
             "This report cannot say whether routing training helped: "
             f"that takes evaluations of sft and rl, and it has {names}."
         ]
-    verdict = f"RL {'raised' if main['difference'] > 0 else 'lowered'} exact match"
+    verdict = f"RL {'raised' if main['difference'] > 0 else 'lowered'} {returns}"
     if not _excludes_zero(main):
-        verdict = "RL made no difference to exact match that this test can show"
+        verdict = f"RL made no difference to {returns} that this test can show"
     elif main["p_value"] >= _SIGNIFICANCE:
-        verdict = "Interval and exact test disagree on whether RL changed exact match"
+        verdict = f"Interval and exact test disagree on whether RL changed {returns}"
     routing = found.get(("routing_accuracy", "rl", "sft"))
     alone = "Without oracle arms it cannot be said how often routing chose the best talent."
     if routing:
@@ -103,7 +104,7 @@ def headline(differences: pl.DataFrame, systems: Iterable[str]) -> list[str]:
         alone = f"Routing accuracy against the best arm: {where}; {_evidence(routing)}"
     return [
         f"{verdict}: {_interval(main)} on {main['tasks']} tasks.",
-        f"Exact match: {_evidence(main)}",
+        f"{returns.capitalize()}: {_evidence(main)}",
         f"RL trains routing and execution together. {alone}",
     ]
 
@@ -125,23 +126,23 @@ def _excludes_zero(row: Mapping[str, Any]) -> bool:
     return bool(row["low"] > 0 or row["high"] < 0)
 
 
-def _comparison(systems: dict[str, pl.DataFrame]) -> dict[str, Any]:
+def _comparison(systems: dict[str, pl.DataFrame], returns: str) -> dict[str, Any]:
     rows = summary.comparison_table(systems, seed=SEED).to_dicts()
-    fields = ("exact_match", "exact_match_low", "exact_match_high")
+    fields = ("return", "return_low", "return_high")
     dots = [Dot(row["label"].replace(" (", "\n("), *(row[field] for field in fields)) for row in rows]
     tied = next((row["tied_tasks"] for row in rows if row["tied_tasks"] is not None), None)
-    chart = charts.interval_chart("scores", dots, "exact match") if dots else ""
+    chart = charts.interval_chart("scores", dots, returns) if dots else ""
     return {"comparison": rows, "comparison_chart": Markup(chart), "tied_tasks": tied}
 
 
-def _differences(table: pl.DataFrame) -> dict[str, Any]:
+def _differences(table: pl.DataFrame, returns: str) -> dict[str, Any]:
     rows = table.to_dicts()
     for row in rows:
         names = (summary.LABELS.get(row[side], row[side]) for side in ("first", "second"))
         row["label"] = " − ".join(names)
         row["excludes_zero"] = _excludes_zero(row)
-    dots = [Dot(r["label"], r["difference"], r["low"], r["high"]) for r in rows if r["metric"] == "exact_match"]
-    drawn = charts.interval_chart("differences", dots, "difference in exact match", zero_line=True) if dots else ""
+    dots = [Dot(r["label"], r["difference"], r["low"], r["high"]) for r in rows if r["metric"] == "return"]
+    drawn = charts.interval_chart("differences", dots, f"difference in {returns}", zero_line=True) if dots else ""
     return {"differences": rows, "differences_chart": Markup(drawn)}
 
 

@@ -35,10 +35,16 @@ PAIRS = (
 )
 _ROUTING_PAIRS = (("sft", "zero_shot"), ("rl", "sft"))
 _COLUMNS = (
-    *("episode_id", "task_id", "intervention", "talent", "return", "exact_match", "f1", "routing_valid"),
+    *("episode_id", "task_id", "intervention", "talent", "return", "f1", "routing_valid"),
     *("invalid_actions", "sampled_tokens", "seconds"),
 )
 Systems = Mapping[str, pl.DataFrame]
+_RETURNS = {"alfworld": "success", "webshop": "reward"}
+
+
+def return_name(tasks: pl.DataFrame) -> str:
+    """What the return of these tasks (`TASK_SCHEMA`) is called."""
+    return _RETURNS.get(tasks["benchmark"][0], "exact match") if tasks.height else "return"
 
 
 def prepare(systems: Systems) -> dict[str, pl.DataFrame]:
@@ -83,7 +89,7 @@ def comparison_table(systems: Systems, *, seed: int = 0) -> pl.DataFrame:
     """One row a system: scores with 95% intervals over tasks, routing, failures and costs.
 
     Returns:
-        Columns `system`, `label`, `tasks`, `seeds`; `exact_match`, `f1` and `routing_accuracy`, each with
+        Columns `system`, `label`, `tasks`, `seeds`; `return`, `f1` and `routing_accuracy`, each with
         `_low` and `_high`; `routing_tasks` and `tied_tasks` (tasks with and without a best arm);
         `routing_valid_rate`; `invalid_action_rate` (share of episodes with an invalid action);
         `failed_episodes`; `sampled_tokens` and `seconds` a task (for `oracle` those of all its arms).
@@ -98,7 +104,7 @@ def comparison_table(systems: Systems, *, seed: int = 0) -> pl.DataFrame:
 
 
 def difference_table(systems: Systems, *, seed: int = 0) -> pl.DataFrame:
-    """Paired differences of the named pairs: exact match for all, routing accuracy for the trained steps.
+    """Paired differences of the named pairs: return for all, routing accuracy for the trained steps.
 
     Returns:
         Columns `metric`, `first`, `second`, `first_mean`, `second_mean`, `difference`, `low`, `high`,
@@ -111,8 +117,8 @@ def difference_table(systems: Systems, *, seed: int = 0) -> pl.DataFrame:
     rows = []
     for first, second in PAIRS:
         if first in frames and second in frames:
-            values = [task_values(name, frames[name], "exact_match") for name in (first, second)]
-            rows.append(_difference_row("exact_match", (first, second), values, seed))
+            values = [task_values(name, frames[name], "return") for name in (first, second)]
+            rows.append(_difference_row("return", (first, second), values, seed))
     for first, second in _ROUTING_PAIRS if "oracle" in frames else ():
         if first in frames and second in frames:
             values = [routing_correct(frames[name], frames["oracle"]) for name in (first, second)]
@@ -159,16 +165,16 @@ def task_groups(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def group_table(systems: Systems, tasks: pl.DataFrame, *, seed: int = 0) -> pl.DataFrame:
-    """Exact match by task group: columns `group`, `system`, `exact_match`, `low`, `high`, `tasks`."""
+    """Return by task group: columns `group`, `system`, `return`, `low`, `high`, `tasks`."""
     members = {str(name): set(part["task_id"]) for (name,), part in task_groups(tasks).group_by("group")}
     rows = []
     for name, frame in prepare(systems).items():
-        values = task_values(name, frame, "exact_match")
+        values = task_values(name, frame, "return")
         for group in sorted(members, key=lambda name: (name.startswith("("), name)):
             if inside := [value for task, value in values.items() if task in members[group]]:
                 mean = mean_interval(inside, seed=seed)
                 rows.append((group, name, mean.value, mean.low, mean.high, mean.n))
-    text, numbers = ("group", "system"), ("exact_match", "low", "high")
+    text, numbers = ("group", "system"), ("return", "low", "high")
     schema = {**dict.fromkeys(text, pl.String), **dict.fromkeys(numbers, pl.Float64), "tasks": pl.Int64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -180,8 +186,10 @@ def _chooses(frame: pl.DataFrame) -> bool:
 def _comparison_row(name: str, frame: pl.DataFrame, oracle: pl.DataFrame | None, seed: int) -> dict[str, object]:
     row: dict[str, object] = {"system": name, "label": system_label(name, frame)}
     row |= {"tasks": frame["task_id"].n_unique(), "seeds": frame["run_seed"].n_unique()}
-    for metric in ("exact_match", "f1"):
-        row |= _interval(metric, mean_interval(list(task_values(name, frame, metric).values()), seed=seed))
+    for metric in ("return", "f1"):
+        known = frame[metric].null_count() < frame.height  # F1 is known of answers only
+        values = list(task_values(name, frame, metric).values())
+        row |= _interval(metric, mean_interval(values, seed=seed) if known or metric == "return" else None)
     right: dict[str, float] | None = None
     if oracle is not None and name != "oracle" and _chooses(frame):
         right = routing_correct(frame, oracle)

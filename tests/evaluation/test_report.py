@@ -158,7 +158,7 @@ def systems(rl, sft):
 )
 def test_headline_says_what_the_figures_say(rl, sft, verdict):
     data = systems(rl, sft)
-    first = headline(summary.difference_table(data), data)[0]
+    first = headline(summary.difference_table(data), data, "exact match")[0]
     assert first.startswith(verdict)
     assert f"on {len(rl)} tasks" in first
     clear = verdict.startswith(("RL raised", "RL lowered", "Interval"))

@@ -44,10 +44,10 @@ def test_systems_come_in_reading_order(rows):
 
 
 def test_scores_are_means_over_tasks_and_a_failed_episode_scores_zero(rows):
-    assert rows["sft"]["exact_match"] == 0.5
+    assert rows["sft"]["return"] == 0.5
     assert rows["sft"]["failed_episodes"] == 1
     assert rows["rl"]["f1"] == pytest.approx(3.5 / 4)
-    assert rows["rl"]["exact_match_low"] <= 0.75 <= rows["rl"]["exact_match_high"]
+    assert rows["rl"]["return_low"] <= 0.75 <= rows["rl"]["return_high"]
 
 
 def test_routing_accuracy_counts_only_tasks_that_have_a_best_arm(rows):
@@ -64,13 +64,13 @@ def test_rates(rows):
 
 
 def test_oracle_scores_its_best_arm_and_costs_all_of_them(rows):
-    assert rows["oracle"]["exact_match"] == 1.0
+    assert rows["oracle"]["return"] == 1.0
     assert rows["oracle"]["sampled_tokens"] == 40.0
     assert rows["rl"]["sampled_tokens"] == 20.0
 
 
 def test_majority_is_the_best_single_talent_and_says_hindsight(rows):
-    assert rows["majority"]["exact_match"] == 0.75
+    assert rows["majority"]["return"] == 0.75
     assert rows["majority"]["label"] == "Majority talent: lookup (chosen in hindsight)"
 
 
@@ -78,13 +78,13 @@ def test_paired_differences_by_hand():
     table = summary.difference_table(systems())
     found = {(r["metric"], r["first"], r["second"]): r for r in table.iter_rows(named=True)}
     assert list(found) == [
-        ("exact_match", "rl", "sft"),
-        ("exact_match", "rl", "flat"),
-        ("exact_match", "rl", "majority"),
-        ("exact_match", "oracle", "rl"),
+        ("return", "rl", "sft"),
+        ("return", "rl", "flat"),
+        ("return", "rl", "majority"),
+        ("return", "oracle", "rl"),
         ("routing_accuracy", "rl", "sft"),
     ]
-    gain = found["exact_match", "rl", "sft"]
+    gain = found["return", "rl", "sft"]
     assert (gain["difference"], gain["tasks"], gain["p_value"]) == (0.25, 4, 1.0)
     assert found["routing_accuracy", "rl", "sft"]["tasks"] == 3
 
@@ -110,7 +110,7 @@ def test_oracle_and_routing_are_judged_within_each_seed():
     rl = [episode("a", "lookup", 1, run_seed=0), episode("a", "lookup", 0, run_seed=1)]
     table = summary.comparison_table({"rl": frame(rl), "oracle": frame(arms_by_seed)})
     values = {row["system"]: row for row in table.iter_rows(named=True)}
-    assert values["oracle"]["exact_match"] == 1.0
+    assert values["oracle"]["return"] == 1.0
     assert values["rl"]["routing_accuracy"] == 0.5
 
 
@@ -168,7 +168,7 @@ def test_groups_come_from_the_payload():
         ("z", "atlas", '{"family": "lookup"}'),
     )
     table = summary.group_table({"rl": systems()["rl"]}, tasks)
-    assert table.select("group", "exact_match", "tasks").rows() == [
+    assert table.select("group", "return", "tasks").rows() == [
         ("bridge", 1.0, 1),
         ("lookup", 0.5, 2),
         ("(phrasing held out)", 1.0, 1),
@@ -180,6 +180,20 @@ def test_groups_of_several_benchmarks():
     tasks = task_frame(("a", "hotpotqa", '{"type": "bridge"}'), ("b", "hotpotqa", "{}"), ("z", "musique", "{}"))
     table = summary.group_table({"rl": systems()["rl"]}, tasks)
     assert table["group"].to_list() == ["hotpotqa", "hotpotqa: bridge", "musique"]
+
+
+def test_a_game_has_a_return_but_no_f1():
+    games = systems()["rl"].with_columns(f1=pl.lit(None, pl.Float64))
+    row = summary.comparison_table({"rl": games}).to_dicts()[0]
+    assert row["return"] == 0.75
+    assert row["f1"] is None
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "name"), [("musique", "exact match"), ("alfworld", "success"), ("webshop", "reward")]
+)
+def test_the_return_is_named_by_benchmark(benchmark, name):
+    assert summary.return_name(task_frame(("a", benchmark, "{}"))) == name
 
 
 def test_confusion_gives_each_task_one_vote():
