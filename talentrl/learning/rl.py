@@ -80,7 +80,7 @@ def train_rl(
         settings=settings,
         episodes_folder=scratch / "episodes",
         callbacks=[*(callbacks or []), CollapseMonitor(settings.tasks)],
-        args=_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
+        args=grpo_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
     )
     train_or_resume(trainer, scratch)
     steps = [
@@ -99,7 +99,7 @@ def train_rl(
     return history, episodes
 
 
-def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
+def grpo_arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
     """TRL's configuration: a micro-batch is one task's `group` of rollouts, a step is `settings.tasks` of them."""
     return GRPOConfig(
         **(shared_arguments(settings, seed, scratch) | {"save_total_limit": None}),  # CollapseMonitor removes old ones
