@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One run of `options.system`: seconds a step by phase, tokens forwarded a step, peak memory of this process (bytes).
+    """One run of `options.system`: seconds a step by phase, tokens forwarded a step, peak memory of the process (B).
 
     The first step, which sets up the optimiser, counts for memory only.
     """
