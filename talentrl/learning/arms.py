@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Literal
 
 import torch
 
@@ -35,11 +36,17 @@ class Arms:
     """The Z talents of the bank."""
     tags_TZ: torch.Tensor
     """Log-probability of every talent's routing turn under the policy (not tempered)."""
+    reward: Literal["return", "f1"] = "return"
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """What each rollout is rewarded with; None for a failed one."""
+        return [episode.f1 if self.reward == "f1" else episode.value for episode in self.episodes]
 
     @property
     def returns_TAM(self) -> torch.Tensor:
-        """Returns; NaN for a failed rollout."""
-        values = [math.nan if episode.value is None else episode.value for episode in self.episodes]
+        """Rewards; NaN for a failed rollout."""
+        values = [math.nan if reward is None else reward for reward in self.rewards]
         return torch.tensor(values).reshape(*self.routed_TA.shape, self.rollouts)
 
 
@@ -86,6 +93,7 @@ def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, s
         torch.tensor(probabilities),
         list(runner.bank.talents),
         torch.tensor(tags),
+        settings.reward,
     )
 
 

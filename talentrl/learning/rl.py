@@ -67,7 +67,7 @@ def train_rl(
     """
     from datasets import Dataset
 
-    group = _checked_group(settings, len(tasks), len(runner.bank.talents))
+    group = _checked_group(settings, tasks, len(runner.bank.talents))
     engine = runner.engine
     assert isinstance(engine, TransformersEngine)
     freeze_lower_layers(engine.model, settings.frozen_layers)
@@ -89,7 +89,7 @@ def train_rl(
     ]
     episodes = pl.concat(steps)
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
-    examples = contrasts(episodes, {task.task_id: task for task in tasks}) if settings.replay_epochs else []
+    examples = contrasts(episodes, trainer.tasks, settings.reward) if settings.replay_epochs else []
     if examples:
         replayed = replay(runner, examples, settings, seed, scratch / "replay", callbacks)
         history += [{**entry, "step": len(history) + entry["step"]} for entry in replayed]
@@ -116,10 +116,12 @@ def grpo_arguments(settings: RlSection, group: int, max_tokens: int, seed: int, 
     )
 
 
-def _checked_group(settings: RlSection, tasks: int, talents: int) -> int:
+def _checked_group(settings: RlSection, tasks: list[Task], talents: int) -> int:
     """Rollouts of each task. Raises InputError for settings that would train nothing without saying so."""
-    if tasks < settings.tasks:
-        raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {tasks} tasks to train on")
+    if len(tasks) < settings.tasks:
+        raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {len(tasks)} tasks to train on")
+    if settings.reward == "f1" and not tasks[0].answers:
+        raise InputError(f"rl.reward: found f1, but {tasks[0].benchmark} has no answers; expected `return`")
     if settings.kl and settings.temperature != 1:
         raise InputError(
             f"rl.temperature: found {settings.temperature} with rl.kl {settings.kl}, expected 1: "
@@ -186,7 +188,7 @@ class TalentGRPOTrainer(GRPOTrainer):
             "completion_ids": [episode.token_ids[episode.prompt_tokens :] for episode in arms.episodes],
             "logprobs": [episode.logprobs[episode.prompt_tokens :] for episode in arms.episodes],
             "env_mask": trained_masks(arms),
-            "episode_return": [episode.value for episode in arms.episodes],
+            "episode_return": arms.rewards,
             "token_advantages": token_advantages(arms, self.settings, self.runner.limits.max_tokens),
             "token_temperatures": [token_temperatures(e, self.settings.temperature) for e in arms.episodes],
         }
@@ -285,7 +287,7 @@ class TalentGRPOTrainer(GRPOTrainer):
 
 
 def episode_return(completions: list[Any], **columns: Any) -> list[float | None]:
-    """TRL reward function: the return that the environment gave."""
+    """TRL reward function: what the environment gave."""
     return columns["episode_return"]
 
 

@@ -287,6 +287,18 @@ def test_a_task_that_failed_altogether_counts_for_no_routing_metric(runner: ToyR
     assert found["routing/equal_arms"] == 0.0
 
 
+def test_the_reward_may_be_f1(runner: ToyRunner) -> None:
+    arms, settings = collected(runner, tasks=1, reward="f1")
+    for episode, f1 in zip(arms.episodes, [0.8, 0.2, 0.5, None], strict=True):
+        episode.value, episode.f1 = 0.0, f1
+    assert arms.returns_TAM.tolist()[0][0] == pytest.approx([0.8, 0.2])
+    assert step_metrics(arms)["return"] == pytest.approx(0.5)
+    first, second = token_advantages(arms, settings, MAXIMUM)[:2]
+    action = torch.tensor(arms.episodes[0].action_mask[arms.episodes[0].prompt_tokens :])
+    assert first[action].tolist() == pytest.approx([0.3] * int(action.sum()))
+    assert float(second.min()) == pytest.approx(-0.3)
+
+
 def test_an_environment_that_raises_is_a_failed_rollout(tiny_model: Path) -> None:
     def broken(task: Any) -> Any:
         raise RuntimeError("no such world")
