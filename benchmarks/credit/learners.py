@@ -1,8 +1,7 @@
 """A linear router and an executor that learn in the simulated world, with the advantages of `talentrl.learning`.
 
-One step is one step of the reinforcement stage: draw tasks, draw arms from the (tempered) policy as the trainer does, make
-rollouts, turn returns into advantages, move router and executor by Adam.
-All worlds go side by side.
+One step is one step of the reinforcement stage: draw tasks, draw arms from the (tempered) policy as the trainer does,
+make rollouts, turn returns into advantages, move router and executor by Adam. All worlds go side by side.
 """
 
 from dataclasses import dataclass, replace
@@ -30,8 +29,8 @@ class Learner:
     temperature: float | np.ndarray = 1.0
     """Routing temperature; or one a world (W, 1, 1)."""
     choice: str = "policy"
-    """`policy`; `ucb` or `thompson` (distinct talents by the values of similar tasks); `halving` (the better half of the
-    arms gets the second half of the rollouts)."""
+    """`policy`; `ucb` or `thompson` (distinct talents by the values of similar tasks); `halving` (the better half of
+    the arms gets the second half of the rollouts)."""
     bonus: float = 0.5
     pooling: float = 0.0
     """Rollouts that the contrast of similar tasks counts for; 0: none."""
@@ -120,7 +119,8 @@ def draw_arms(
 def routing_gradient(step: Step, learner: Learner, memory: Memory | None = None) -> np.ndarray:
     """Estimated gradient of the expected return with respect to each task's router logits (W, T, K).
 
-    Normalised as the trainer does: a mean over tasks for the policy-weighted estimators, over routing spans for the others.
+    Normalised as the trainer does: a mean over tasks for the policy-weighted estimators, over routing spans for the
+    others.
     """
     talents = step.policy_WTK.shape[-1]
     routed = step.arms_WTA < talents

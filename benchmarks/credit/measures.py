@@ -6,9 +6,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.credit.learners import (
-    STEP_ROLLOUTS, Adam, Learner, Step, collect, execution_gradient, mean_returns, needs_memory, replayed, routing_gradient,
+    STEP_ROLLOUTS,
+    Adam,
+    Learner,
+    Step,
+    collect,
+    execution_gradient,
+    mean_returns,
+    needs_memory,
+    replayed,
+    routing_gradient,
     softmax,
-)  # fmt: skip
+)
 from benchmarks.credit.memory import Memory
 from benchmarks.credit.world import World, repeated, sample_tasks, values
 

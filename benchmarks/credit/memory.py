@@ -2,13 +2,13 @@
 
 import numpy as np
 
-NEIGHBOURS = 24
+NEIGHBOURS = 16
 
 
 class Memory:
     """The last `size` tasks of each world; axes as in `world`, P past tasks."""
 
-    def __init__(self, worlds: int, features: int, arms: int, talents: int, size: int = 400) -> None:
+    def __init__(self, worlds: int, features: int, arms: int, talents: int, size: int = 240) -> None:
         self.features_WPF = np.zeros((worlds, size, features))
         self.arms_WPA = np.zeros((worlds, size, arms), dtype=int)
         self.means_WPA = np.zeros((worlds, size, arms))

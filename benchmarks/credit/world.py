@@ -119,8 +119,7 @@ def values(world: World, mastered: bool = False) -> np.ndarray:
             effect = knobs.skill_effect * (fits - 0.5) + knobs.execution_effect * (executed - 0.5)
             odds = knobs.offset + world.talent_WNK + effect
             success = sum(
-                weight * _sigmoid(odds + knobs.difficulty * node)
-                for node, weight in zip(_NODES, _WEIGHTS, strict=True)
+                weight * _sigmoid(odds + knobs.difficulty * node) for node, weight in zip(_NODES, _WEIGHTS, strict=True)
             )
             total += chance * share * success
     return total[..., :-1]
