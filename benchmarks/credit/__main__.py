@@ -1,10 +1,11 @@
 """Credit assignment in simulation: `python -m benchmarks.credit [--quick] [--episodes FILE] [--picture FILE]`.
 
-Prints Markdown tables; with `--picture` draws the learning curves; with `--episodes` learns from measured arms (episodes
-of the `oracle` system) instead. Equal seeds give equal tables.
+Prints Markdown tables; with `--picture` draws the learning curves; with `--episodes` learns from measured arms
+(episodes of the `oracle` system) instead. Equal seeds give equal tables.
 """
 
 import argparse
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from benchmarks.credit.report import (
     learning_table,
     split_table,
 )
+from talentrl.errors import InputError
 
 
 def main() -> None:
@@ -36,13 +38,18 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     size = replace(QUICK if options.quick else Size(), seed=options.seed)
-    if options.episodes:
-        from benchmarks.credit.episodes import learn_from_episodes
-
-        short = replace(size, rollouts=min(size.rollouts, 9_600))
-        show("Measured arms", learning_table(learn_from_episodes(options.episodes, LEARNERS, short)))
+    if options.episodes is None:
+        simulate(size, options.picture)
         return
-    simulate(size, options.picture)
+    from benchmarks.credit.episodes import learn_from_episodes
+
+    short = replace(size, rollouts=min(size.rollouts, 9_600))
+    try:
+        learned = learn_from_episodes(options.episodes, LEARNERS, short)
+    except InputError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    show("Measured arms", learning_table(learned))
 
 
 def simulate(size: Size, picture: Path | None) -> None:

@@ -18,9 +18,12 @@ def read_arms(path: Path) -> tuple[list[str], np.ndarray]:
     """Instructions of the tasks, and the mean return of each under each talent (tasks, talents).
 
     Raises:
-        InputError: the episodes don't hold every task under every talent, or no two arms of a task differ.
+        InputError: there is no such file, a task lacks a talent, or no two arms of a task differ.
     """
-    episodes = pl.read_parquet(path, columns=["task_id", "instruction", "talent", "return"])
+    try:
+        episodes = pl.read_parquet(path, columns=["task_id", "instruction", "talent", "return"])
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: expected a Parquet file of episodes, found: {str(error).splitlines()[0]}") from error
     arms = episodes.drop_nulls("talent").group_by("task_id", "instruction", "talent").agg(pl.col("return").mean())
     table = arms.sort("talent").pivot("talent", index=["task_id", "instruction"], values="return").sort("task_id")
     returns = table.drop("task_id", "instruction").to_numpy().astype(float)

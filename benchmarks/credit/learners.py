@@ -205,8 +205,10 @@ def _routing_advantages(
     """`routing_advantages` with each world a batch of its own (W, T, A)."""
     tensors = [torch.from_numpy(x) for x in (returns_WTAM, routed_WTA, ~routed_WTA, probabilities_WTA)]
 
-    def of_batch(*batch: torch.Tensor) -> torch.Tensor:
-        return routing_advantages(learner.estimator, *batch, learner.shrinkage, learner.scale)
+    def of_batch(
+        returns: torch.Tensor, routed: torch.Tensor, null: torch.Tensor, chances: torch.Tensor
+    ) -> torch.Tensor:
+        return routing_advantages(learner.estimator, returns, routed, null, chances, learner.shrinkage, learner.scale)
 
     if learner.scale:  # its branch on the batch cannot be vectorised
         return torch.stack([of_batch(*batch) for batch in zip(*tensors, strict=True)]).numpy()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ LEARNERS = {
 }
 DEFAULT = LEARNERS["contrast_distinct 4×2"]
 CHOSEN = ("contrast_distinct 4×2", "contrast_loo 4×2", "terminal 4×2", REFERENCE)
-BEYOND = {
+BEYOND: dict[str, dict[str, Any]] = {
     "default": {},
     "UCB draw of arms": {"choice": "ucb", "bonus": 0.2},
     "Thompson draw of arms": {"choice": "thompson"},

@@ -5,15 +5,16 @@ A rollout of a task of kind n with talent k succeeds with probability
     sigmoid(offset + difficulty of the task + talent effect [n, k] + skill effect · (fits − ½)
             + execution effect · (well executed − ½))
 
-The difficulty is not observed. Whether the retrieved skill fits is drawn once a (task, talent), so it is part of the talent
-context. Executing well is a choice of the executor, with log-odds that REINFORCE moves, one a (kind, talent): practice makes
-perfect, for the talents that are practised.
+The difficulty is not observed. Whether the retrieved skill fits is drawn once a (task, talent), so it is part of the
+talent context. Executing well is a choice of the executor, with log-odds that REINFORCE moves, one a (kind, talent):
+practice makes perfect, for the talents that are practised.
 
-Axes: W worlds (one a seed, or one a seed and learning rate), N kinds, K talents and, in the last column of every table, the null
-talent; T tasks a step, A arms a task, M rollouts an arm, F features.
+Axes: W worlds (one a seed, or one a seed and learning rate), N kinds, K talents and, in the last column of a table, the
+null talent; T tasks a step, A arms a task, M rollouts an arm, F features.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
@@ -161,7 +162,8 @@ def draw_fits(world: World, kinds_WT: np.ndarray, draw: np.random.Generator) -> 
 def repeated(world: World, times: int) -> World:
     """Each world `times` times, one after the other."""
     names = ("talent_WNK", "fit_WNK", "practice_WNK", "router_WFK", "centres_WNF", "train_WJ", "test_WJ")
-    return replace(world, **{name: np.repeat(getattr(world, name), times, 0) for name in names})
+    tables: dict[str, Any] = {name: np.repeat(getattr(world, name), times, 0) for name in names}
+    return replace(world, **tables)
 
 
 def _features(knobs: Knobs, worlds: int) -> tuple[np.ndarray, np.ndarray]:
