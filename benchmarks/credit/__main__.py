@@ -19,6 +19,7 @@ from benchmarks.credit.report import (
     QUICK,
     Size,
     beyond_table,
+    decided_table,
     gradient_table,
     knob_table,
     learn,
@@ -63,6 +64,7 @@ def simulate(size: Size, picture: Path | None) -> None:
         from benchmarks.credit.plots import draw_curves
 
         draw_curves(picture, worlds)
+    show("Learning from a router that is sure and wrong", decided_table(half))
     show("Arms × rollouts, confounded world, means over the run", split_table(half))
     talents = {str(count): replace(PLAIN, talents=count) for count in (3, 8, 15, 30)}
     show("Number of talents, means over the run", knob_table("talents", talents, half))

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.credit.learners import Learner
-from benchmarks.credit.measures import Curves, gradients, learning_curves, rollouts_to_reach
+from benchmarks.credit.measures import TEMPERATURES, Curves, gradients, learning_curves, rollouts_to_reach
 from benchmarks.credit.world import Knobs, World, make_world
 
 PLAIN, CONFOUNDED = Knobs(), Knobs(confounding=1.0)
+DECIDED = Knobs(confidence=float(np.log(0.95 / 0.05 * 7)))
+"""The router favours one of 8 talents, never the best, with a probability of .95."""
 REFERENCE = "shared 8×1"
 LEARNERS = {
     "contrast_distinct 4×2": Learner("contrast_distinct", 4, 2),
@@ -39,6 +42,13 @@ BEYOND: dict[str, dict[str, Any]] = {
     "replay × 4": {"replay": 4},
     "execution relative to the task": {"shared_execution": True},
     "Thompson, execution relative to the task": {"choice": "thompson", "shared_execution": True},
+    "UCB, execution relative to the task": {"choice": "ucb", "bonus": 0.2, "shared_execution": True},
+    "UCB, replay × 1, execution relative to the task": {
+        "choice": "ucb",
+        "bonus": 0.2,
+        "replay": 1,
+        "shared_execution": True,
+    },
 }
 
 
@@ -59,9 +69,8 @@ def gradient_table(size: Size) -> Iterator[str]:
     """Bias and signal-to-noise with fixed policies, for the initial router and for a decided one."""
     columns = ["router", "estimator", "bias", "cosine", "signal-to-noise, routing", "signal-to-noise, execution"]
     yield _header(columns)
-    # Log-odds at which the favourite of 8 talents has a probability of .95.
-    for router, confidence in (("initial", PLAIN.confidence), ("decided, .95", float(np.log(0.95 / 0.05 * 7)))):
-        world = make_world(replace(PLAIN, noise=0.0, confidence=confidence), size.worlds, size.seed)
+    for router, knobs in (("initial", PLAIN), ("decided, .95", DECIDED)):
+        world = make_world(replace(knobs, noise=0.0), size.worlds, size.seed)
         tempered = {f"{name}, τ = 4": replace(LEARNERS[name], temperature=4.0) for name in CHOSEN[:2]}
         for name, learner in (LEARNERS | tempered).items():
             found = gradients(world, learner, size.batches, size.seed)
@@ -117,6 +126,20 @@ def knob_table(name: str, knobs: Mapping[str, Knobs], size: Size) -> Iterator[st
         learned = learn(world, {learner: LEARNERS[learner] for learner in CHOSEN}, size)
         cells = [interval(m.mean(1)) for curves in learned.values() for m in (curves.value_WE, curves.success_WE)]
         yield _row([label, *cells])
+
+
+def decided_table(size: Size) -> Iterator[str]:
+    """Learning that starts from a router that is sure and wrong, at each routing temperature."""
+    yield _header(["estimator", "τ", "routing value at 10 %", "value, mean over the run", "success, mean over the run"])
+    for name in CHOSEN:
+        for temperature in TEMPERATURES:
+            make = partial(make_world, DECIDED)
+            curves = learning_curves(
+                make, LEARNERS[name], size.rollouts, size.worlds, size.seed, temperatures=(temperature,)
+            )
+            tenth = curves.value_WE[:, curves.value_WE.shape[1] // 10]
+            measured = (tenth, curves.value_WE.mean(1), curves.success_WE.mean(1))
+            yield _row([name, f"{temperature:g}", *map(interval, measured)])
 
 
 def beyond_table(size: Size) -> Iterator[str]:
