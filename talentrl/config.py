@@ -208,6 +208,8 @@ class RlSection(Section):
     shrinkage: NonNegativeFloat = 0.0
     """κ: a contrast over M rollouts is multiplied by M / (M + κ)."""
     loss_type: Literal["grpo", "dapo", "dr_grpo"] = "dapo"
+    execution_baseline: Literal["arm", "task"] = "arm"
+    """What an execution is compared with: the rollouts of its arm, or all of its task (`shared` always takes these)."""
     scale_rewards: Literal["group", "batch", "none"] = "none"
     """How execution advantages are scaled: by their arm's deviation, by the batch's, or not."""
     kl: NonNegativeFloat = 0.0

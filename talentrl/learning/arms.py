@@ -115,7 +115,7 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
         settings.shrinkage,
         scale=settings.scale_rewards != "none",
     )
-    within = "task" if settings.estimator == "shared" else "arm"
+    within = "task" if settings.estimator == "shared" else settings.execution_baseline
     exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
     trained = torch.tensor([float(sum(mask)) for mask in trained_masks(arms)])
     coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)

@@ -185,11 +185,12 @@ def test_literal_advantages_of_one_task(runner: ToyRunner) -> None:
         torch.testing.assert_close(values, torch.tensor(spelled))
 
 
-def test_shared_gives_all_tokens_of_a_rollout_the_task_baseline(runner: ToyRunner) -> None:
-    arms, settings = collected(runner, tasks=1, estimator="shared", routing_weight=0.0)
+@pytest.mark.parametrize("settings", [{"estimator": "shared"}, {"execution_baseline": "task"}])
+def test_executions_may_be_compared_with_all_of_their_task(runner: ToyRunner, settings: dict[str, str]) -> None:
+    arms, section = collected(runner, tasks=1, routing_weight=0.0, **settings)
     for episode, value in zip(arms.episodes, [1.0, 0.0, 0.0, 0.0], strict=True):
         episode.value = value
-    for episode, values in zip(arms.episodes, token_advantages(arms, settings, MAXIMUM), strict=True):
+    for episode, values in zip(arms.episodes, token_advantages(arms, section, MAXIMUM), strict=True):
         action = torch.tensor(episode.action_mask[episode.prompt_tokens :])
         assert (values[action] == (episode.value or 0.0) - 0.25).all()
 
