@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ STOP_SECONDS = 10.0  # that a cancelled stage gets to end by itself
 
 
 class StageFailed(RuntimeError):
-    """DVC ended with a non-zero exit code; the message shows the stage's last lines."""
+    """DVC ended with a non-zero exit code; the message shows its last lines."""
 
 
 class StageResult(NamedTuple):
@@ -109,18 +110,36 @@ def summary(results: Iterable[StageResult]) -> str:
 
 
 def run_stage(stage: str, log: Callable[[str], None]) -> None:
-    """Run `dvc repro --single-item` on `stage` in a child process and pass its output to `log`, line by line.
+    """Run one stage as `run_dvc` does. Raises StageFailed."""
+    run_dvc(["repro", "--single-item", stage], f"stage {stage}", log)
+
+
+def run_dvc(
+    arguments: Sequence[str],
+    what: str,
+    log: Callable[[str], None],
+    folder: Path = Path(),
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a DVC command in a child process and pass its output to `log`, line by line.
 
     The child stays in this process's group, so that Prefect's cancellation, which signals the group, reaches
     it. On any exception here it is ended with all its descendants.
 
+    Args:
+        arguments: those of `dvc`, which waits for its lock.
+        what: runs, for the error message.
+        log: takes a line.
+        folder: the DVC project.
+        environment: more variables for the child, beside those of `stage_environment`.
+
     Raises:
         StageFailed: on a non-zero exit code.
     """
-    command = [*DVC, "--wait-for-lock", "repro", "--single-item", stage]
     child = subprocess.Popen(
-        command,
-        env=stage_environment(),
+        [*DVC, "--wait-for-lock", *arguments],
+        cwd=folder,
+        env={**stage_environment(), **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -139,7 +158,7 @@ def run_stage(stage: str, log: Callable[[str], None]) -> None:
         stop(child)
         raise
     if failed:
-        raise StageFailed("\n".join([f"stage {stage} failed; its last lines:", *last]))
+        raise StageFailed("\n".join([f"{what} failed; its last lines:", *last]))
 
 
 def stage_environment() -> dict[str, str]:
@@ -178,16 +197,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=pipeline.description)
     parser.add_argument("target", nargs="?", help="a stage of dvc.yaml; all stages if not given")
     target = parser.parse_args().target
+    with exit_codes("pipeline"):
+        plan(target)  # bad input is refused before a server starts
+        pipeline(target)
+
+
+@contextmanager
+def exit_codes(flow_name: str) -> Iterator[None]:
+    """What a flow's command line ends with: exit code 2 on bad input, 1 if a stage failed, 143 after a SIGTERM."""
     # Prefect hands a SIGTERM on when the flow has ended; only an orderly exit stops the server that it started.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        plan(target)  # bad input is refused before a server starts
-        pipeline(target)
+        yield
     except InputError as error:
-        print(f"pipeline: {error}", file=sys.stderr)
+        print(f"{flow_name}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except StageFailed as error:
-        print(f"pipeline: {error}", file=sys.stderr)
+        print(f"{flow_name}: {error}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -397,6 +397,21 @@ def profile(
     typer.echo("\n".join(changed) or f"params.yaml holds the values of {name} already")
 
 
+@app.command()
+def up(
+    prefect_port: Annotated[int, typer.Option("--prefect-port", metavar="PORT", help="Of Prefect's UI.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option("--mlflow-port", metavar="PORT", help="Of MLflow's UI.")] = 5000,
+) -> None:
+    """Start Prefect, a worker and MLflow on this machine, for this project; Ctrl-C stops them."""
+    from talentrl.servers import ServerFailed, serve
+
+    try:
+        serve(prefect_port, mlflow_port, typer.echo)
+    except ServerFailed as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
 def _benchmark_params(benchmark: str, settings: list[str], options: dict[str, dict[str, Any]]) -> "Params":
     """The project's params with a benchmark's profile, `settings`, then `options` (those that are not None)."""
     from talentrl.config import load_params, parse_params, with_profile, with_settings

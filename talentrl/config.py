@@ -8,7 +8,7 @@ A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it rew
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,18 +22,21 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
-Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only"]
+Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only", "tag_only"]
 Estimator = Literal["contrast_distinct", "contrast_loo", "contrast_null", "all_action", "terminal", "shared"]
 Benchmark = Literal[
     "atlas", "nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "alfworld", "webshop"
 ]
-System = Literal["zero_shot", "flat", "sft", "rl", "random", "oracle"]
+System = Literal["zero_shot", "flat", "sft", "rl", "random", "oracle", "strategy_only", "skills_only", "tag_only"]
 
 
 class Section(BaseModel):
     """A section of `params.yaml`: unknown keys are refused, types are not coerced, values do not change."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class ModelSection(Section):
@@ -140,6 +143,8 @@ class RolloutSection(Section):
     turn_tokens: PositiveInt = 64
     batch: PositiveInt = 64
     """Rollouts generated side by side. Results do not depend on it."""
+    show_strategy: bool = True
+    """Put the talent's strategy into the talent context; off, only its skills tell the executor what to do."""
     show_admissible: bool = False
     """End observations of ALFWorld and WebShop with the commands that are valid: many tokens, fewer invalid actions."""
 
@@ -152,7 +157,7 @@ class DemosSection(Section):
     forced_arms: Annotated[int, Field(ge=0)] = 2
     """Conversations a task under other talents than the best, to teach following the one that is given."""
     null_share: Fraction = 0.1
-    """Share of the conversations told without a talent, so that the null arm is in distribution."""
+    """Share of the tasks told without a talent, so that the null arm is in distribution; 1 teaches no routing."""
 
 
 class SftSection(Section):
@@ -171,12 +176,15 @@ class SftSection(Section):
 class RlSection(Section):
     """Reinforcement stage (TRL's GRPOTrainer)."""
 
+    start: Literal["sft", "model"] = "sft"
+    """The checkpoint to begin with: the supervised one or, as an ablation, the pretrained model."""
     estimator: Estimator = "contrast_distinct"
     steps: PositiveInt = 8
     tasks: PositiveInt = 10
     """Tasks a step."""
-    arms: PositiveInt = 4
-    """Talents sampled from the policy a task: distinct ones under `contrast_distinct`, else independent draws."""
+    arms: Annotated[int, Field(ge=0)] = 4
+    """Talents sampled from the policy a task: distinct ones under `contrast_distinct`, else independent draws. 0 with
+    the intervention `null` trains execution without talents."""
     interventions: list[Literal["null", "strategy_only", "skills_only"]] = []
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
@@ -247,10 +255,15 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
 
 def parse_params(values: Mapping[str, Any], origin: str) -> Params:
     """Validate `values`, read from `origin` (named in messages). Raises InputError as `load_params` does."""
+    return validated(Params, values, origin)
+
+
+def validated(section: type[AnySection], values: Mapping[str, Any], origin: str) -> AnySection:
+    """`values`, read from `origin` (named in messages), as a section. Raises InputError as `load_params` does."""
     try:
-        return Params.model_validate(values)
+        return section.model_validate(values)
     except ValidationError as error:
-        problems = [f"{origin}: {_explain(problem)}" for problem in error.errors()]
+        problems = [f"{origin}: {_explain(problem, section)}" for problem in error.errors()]
         raise InputError("\n".join(problems)) from error
 
 
@@ -271,9 +284,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def with_profile(params: Params, profile: Path) -> Params:
     """`params` with the values of overlay `profile` in their place. Raises InputError as `load_params` does."""
+    return with_overlay(params, read_yaml(profile), str(profile))
+
+
+def with_overlay(params: Params, overlay: Mapping[str, Any], origin: str) -> Params:
+    """`params` with the values of nested `overlay`, read from `origin`. Raises InputError as `load_params` does."""
     values = params.model_dump()
-    _merge(values, read_yaml(profile), "")
-    return parse_params(values, str(profile))
+    _merge(values, overlay, "")
+    return parse_params(values, origin)
 
 
 def with_settings(params: Params, settings: Sequence[str]) -> Params:
@@ -327,12 +345,12 @@ def _merge(target: dict[str, Any], overlay: Mapping[str, Any], prefix: str) -> l
     return changed
 
 
-def _explain(problem: Any) -> str:
-    """One line for one pydantic problem: key, what was found, what is expected."""
+def _explain(problem: Any, root: type[Section]) -> str:
+    """One line for one pydantic problem in a `root`: key, what was found, what is expected."""
     location = [str(part) for part in problem["loc"]]
     key = ".".join(location)
     if problem["type"] == "extra_forbidden":
-        section: Any = Params
+        section: Any = root
         for part in location[:-1]:
             section = section.model_fields[part].annotation
         near = difflib.get_close_matches(location[-1], section.model_fields, n=1)

@@ -25,6 +25,8 @@ METRICS = Path("metrics")
 REPORT = Path("reports") / "index.html"
 BENCHMARKS = Path("benchmark_runs")
 """Evaluations apart from the pipeline: one folder a benchmark, which has this layout again."""
+SWEEPS = Path("sweep_runs")
+"""One folder a sweep, in it one a row: a copy of the project, which has this layout again."""
 SCRATCH = Path("scratch")
 """Checkpoints of a training stage under way; not a stage output, so that a killed stage can resume."""
 EMBEDDINGS = SCRATCH / "embeddings.sqlite"

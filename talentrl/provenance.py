@@ -13,6 +13,7 @@ import psutil
 from talentrl.files import sha256
 
 FLOW_RUN = "TALENTRL_FLOW_RUN_ID"  # set by a Prefect flow for its stages' processes
+SWEEP_ROW = "TALENTRL_SWEEP_ROW"  # SWEEP/ROW, set for the stages of a sweep's row
 
 
 def content_digest(path: Path) -> str:
@@ -30,20 +31,22 @@ def provenance() -> dict[str, str]:
     tags = {}
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         tags["git.commit"] = _git("rev-parse", "HEAD")
-        # `dvc.lock` changes while a pipeline runs and has a tag of its own.
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock")
+        # `dvc.lock` changes while a pipeline runs and has a tag of its own; settings are recorded as params.
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock", ":!params.yaml")
         tags["git.dirty"] = "true" if changed else "false"
     with contextlib.suppress(OSError):
         tags["dvc.lock.sha256"] = sha256(Path("dvc.lock").read_bytes())
     if flow_run := os.environ.get(FLOW_RUN) or os.environ.get("PREFECT__FLOW_RUN_ID"):
         tags["prefect.flow_run_id"] = flow_run
+    if row := os.environ.get(SWEEP_ROW):
+        tags["sweep"], tags["sweep.row"] = row.split("/", 1)
     return tags
 
 
 def pipeline_key() -> str:
     """Names the pipeline that this process is a stage of."""
     if flow_run := os.environ.get(FLOW_RUN):
-        return f"flow/{flow_run}"
+        return "/".join(["flow", flow_run, *filter(None, [os.environ.get(SWEEP_ROW)])])
     own = psutil.Process()
     for process in own.parents():
         with contextlib.suppress(psutil.Error):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PARENT_RUN = "TALENTRL_PARENT_RUN_ID"  # names the parent run outright
+SQLITE = "sqlite:///"
 
 PARAM_LENGTH = 6000  # MLflow's limits: characters of a param's value, then rows a request
 PARAM_BATCH, METRIC_BATCH = 100, 1000
@@ -135,15 +136,19 @@ def track(
 def tracking_uri() -> str:
     """MLFLOW_TRACKING_URI, else the SQLite file `mlflow.db` in the working directory (for a stage, the root).
 
+    The path of a SQLite file is made absolute.
+
     Raises:
         InputError: it names a folder.
     """
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
     if urlsplit(uri).scheme in ("", "file") and not uri.startswith("databricks"):
         raise InputError(
             f"MLFLOW_TRACKING_URI is {uri!r}, a folder, where MLflow no longer keeps runs; expected a "
             "database such as sqlite:///mlflow.db or the address of an MLflow server"
         )
+    if uri.startswith(SQLITE):
+        return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
     return uri
 
 
@@ -187,7 +192,8 @@ def _experiment(client: "MlflowClient", uri: str) -> str:
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     served = urlsplit(uri).scheme.startswith(("http", "databricks"))  # a server decides where artifacts go
-    return client.create_experiment(name, None if served else (Path.cwd() / "mlartifacts").as_uri())
+    root = Path(uri.removeprefix(SQLITE)).parent if uri.startswith(SQLITE) else Path.cwd()
+    return client.create_experiment(name, None if served else (root / "mlartifacts").as_uri())
 
 
 def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:
@@ -195,7 +201,8 @@ def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:
     if found := client.search_runs([experiment], where, max_results=1):
         return found[0].info.run_id
     tags = provenance() | {"talentrl.pipeline": pipeline}
-    return client.create_run(experiment, run_name="pipeline", tags=tags).info.run_id
+    name = tags.get("sweep.row", "pipeline")
+    return client.create_run(experiment, run_name=name, tags=tags).info.run_id
 
 
 def _settle(client: "MlflowClient", parent_id: str) -> None:

@@ -18,9 +18,9 @@ from tasks.stage import run_stage
 
 
 def run(params: Params, run: Run) -> None:
-    """Train the SFT checkpoint of the command line's seed; a killed run resumes from its checkpoint."""
+    """Train the checkpoint that `rl.start` names with the command line's seed; a killed run resumes."""
     seed = int(sys.argv[1])
-    checkpoint = layout.SFT / str(seed)
+    checkpoint = layout.MODEL if params.rl.start == "model" else layout.SFT / str(seed)
     scratch = scratch_folder(
         layout.SCRATCH,
         f"rl-{seed}",

@@ -25,6 +25,7 @@ ALLOWED = {
     "config": BOTTOM,
     "provenance": BOTTOM,
     "tracking": {"provenance", "config", *BOTTOM},
+    "sweep": {"config", *BOTTOM},
     "bank": {"config", *BOTTOM},
     "benchmarks": {"config", *BOTTOM},
     "retrieval": {"bank", "config", *BOTTOM},
@@ -32,7 +33,7 @@ ALLOWED = {
     "environments": {"policy.parser", "retrieval", "benchmarks", "config", *BOTTOM},
     "rollouts": ROLLOUTS_AND_BELOW - {"rollouts"},
     "learning": ROLLOUTS_AND_BELOW,
-    "evaluation": ROLLOUTS_AND_BELOW,
+    "evaluation": {"sweep", *ROLLOUTS_AND_BELOW},
     # What the command line is made of stands on top.
     "agent": ROLLOUTS_AND_BELOW,
     "display": {"evaluation", *ROLLOUTS_AND_BELOW},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from talentrl import layout
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import System
+from talentrl.config import Intervention, System
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner
@@ -22,14 +22,17 @@ def checkpoint(system: System, seed: int) -> Path:
 def evaluate_system(system: System, runner: RolloutRunner, tasks: Sequence[Task], seed: int) -> list[Episode]:
     """Greedy episodes of `system`, each task once (`oracle`: once a talent).
 
-    `zero_shot`, `sft` and `rl` route for themselves; `flat` has no talent; `random` is given one by lot;
-    `oracle` tries every talent, and the best arm in hindsight is read off its episodes.
+    `zero_shot`, `sft` and `rl` route for themselves; so do `strategy_only`, `skills_only` and `tag_only`, which then
+    see only that part of the talent context; `flat` has no talent; `random` is given one by lot; `oracle` tries every
+    talent, and the best arm in hindsight is read off its episodes.
     """
     requests = []
-    if system in ("zero_shot", "sft", "rl"):
+    interventions: dict[System, Intervention] = {system: "routed" for system in ("zero_shot", "sft", "rl")}
+    interventions |= {"strategy_only": "strategy_only", "skills_only": "skills_only", "tag_only": "tag_only"}
+    if system in interventions:
         routings = runner.route(tasks, [0] * len(tasks))
         requests = [
-            RolloutRequest(Arm(task, "routed", routing.talent), routing, 0, seed)
+            RolloutRequest(Arm(task, interventions[system], routing.talent), routing, 0, seed)
             for task, routing in zip(tasks, routings, strict=True)
         ]
     else:

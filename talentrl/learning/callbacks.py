@@ -19,9 +19,9 @@ _EXPECTED = 20.0
 """Full returns that the steps which are judged should have earned."""
 _LOST = 0.1
 """A collapsed run earns less than this share of what it did."""
-_MISMATCH = 0.2
-"""Nats by which trainer and sampler may differ about a token on average: rounding is below 0.01, and below 0.05 with
-bfloat16 on one side; wrong positions, masks, temperatures or weights give several tenths at least."""
+_MISMATCH = 0.1
+"""Nats by which trainer and sampler may differ about a token on average. On 561 sampled tokens of the shipped model,
+rounding made 7e-7 in float32, and 0.006 between float32 and bfloat16."""
 
 
 class StepMetrics(TrainerCallback):

@@ -74,8 +74,8 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
         associated with the talent.
 
     Raises:
-        InputError: there is no routing target, a conversation was cut short, or no target's context holds an
-            associated skill.
+        InputError: there is neither a routing target nor a null conversation, a conversation was cut short, or no
+            target's context holds an associated skill.
     """
     targets = [episode for episode in conversations if any(episode.routing_mask)]
     cut = [episode.episode_id for episode in conversations if _is_cut(episode, runner.limits.turns)]
@@ -85,9 +85,10 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
         if episode.talent
     ]
     problems = []
-    if not targets:
+    nulls = sum(episode.intervention == "null" for episode in conversations)
+    if not targets and not nulls:
         problems.append("no routing target: the teacher fails on every task")
-    elif not any(associated):
+    elif targets and not any(associated):
         problems.append("no target's context holds a skill associated with its talent")
     if cut:
         problems.append(f"{len(cut)} conversations were cut short by a limit, the first is {cut[0]!r}")
@@ -99,8 +100,8 @@ def lint_demonstrations(runner: RolloutRunner, conversations: Sequence[Episode])
         "tokens": sum(len(episode.token_ids) for episode in conversations),
         "longest": max(len(episode.token_ids) for episode in conversations),
         "targets": {talent: balance.get(talent, 0) for talent in runner.bank.talents},
-        "targets_with_associated_skill": sum(associated) / len(associated),
-        "null_conversations": sum(episode.intervention == "null" for episode in conversations),
+        "targets_with_associated_skill": sum(associated) / len(associated) if targets else None,
+        "null_conversations": nulls,
         "distinct_skill_contexts": len({tuple(s.id for s in episode.skills) for episode in conversations}),
     }
 

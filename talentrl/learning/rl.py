@@ -134,7 +134,13 @@ def _checked_group(settings: RlSection, tasks: int, talents: int) -> int:
         raise InputError(
             f"rl.interventions: found {settings.interventions}, but estimator contrast_null compares with `null`"
         )
-    group = arms_per_task(settings, talents) * settings.rollouts
+    arms = arms_per_task(settings, talents)
+    if arms == len(settings.interventions) and {*settings.interventions} - {"null"}:
+        raise InputError(
+            f"rl.interventions: found {settings.interventions} with rl.arms 0, expected `null` alone: "
+            "the others repeat a drawn talent in part"
+        )
+    group = arms * settings.rollouts
     if group < 2:
         raise InputError("rl.arms and rl.rollouts: found one rollout a task, expected at least two to compare")
     return group

@@ -131,6 +131,7 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
         encoder=encoder.fingerprint,
         kind=environment_kind(params.tasks.benchmark),
         show_admissible=params.rollout.show_admissible,
+        show_strategy=params.rollout.show_strategy,
     )
 
 

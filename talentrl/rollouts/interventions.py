@@ -29,13 +29,17 @@ class Arm:
         """Explicit key of the arm within its task; never derived from prompt text."""
         return f"{self.intervention}:{self.talent or 'none'}"
 
-    def context(self, bank: SkillBank, retriever: SkillRetriever, skills: int) -> tuple[str, list[Hit]]:
-        """The talent context's text and the skills in it.
+    def context(
+        self, bank: SkillBank, retriever: SkillRetriever, skills: int, show_strategy: bool = True
+    ) -> tuple[str, list[Hit]]:
+        """The talent context's text and the skills in it; without `show_strategy`, no arm has a strategy.
 
         Strategy: all interventions but `null` and `skills_only`. Talent prior in retrieval: all but `null` and
-        `strategy_only`.
+        `strategy_only`. `tag_only` has neither strategy nor skills.
         """
-        with_strategy = self.talent is not None and self.intervention not in ("null", "skills_only")
+        if self.intervention == "tag_only":
+            return talent_context(None, []), []
+        with_strategy = show_strategy and self.talent is not None and self.intervention not in ("null", "skills_only")
         with_prior = self.talent is not None and self.intervention not in ("null", "strategy_only")
         hits = retriever.retrieve(self.task.instruction, self.talent if with_prior else None, skills)
         strategy = bank.talents[self.talent].strategy if with_strategy and self.talent else None

@@ -91,11 +91,13 @@ class RolloutRunner:
         encoder: str,
         kind: EnvironmentKind = "qa",
         show_admissible: bool = False,
+        show_strategy: bool = True,
     ) -> None:
         """Hold what all rollouts share; `checkpoint` and `encoder` are fingerprints for the records.
 
         `kind` is that of the environments, which the system prompt explains; with `show_admissible`, observations
-        end with the commands that are valid, where the environment knows them.
+        end with the commands that are valid, where the environment knows them; without `show_strategy`, no talent
+        context holds a strategy.
 
         Raises:
             InputError: the talent menu leaves no room for a question and a turn.
@@ -110,6 +112,7 @@ class RolloutRunner:
         self._encoder = encoder
         self._kind = kind
         self.show_admissible = show_admissible
+        self.show_strategy = show_strategy
         self._system = system_prompt(list(bank.talents.values()), kind)
         menu, room = len(chat.prompt(self._system, "")), limits.routing_tokens + limits.turn_tokens
         if menu + room > limits.max_tokens:
@@ -301,7 +304,7 @@ class _Rollout:
         self._say("assistant", runner.chat.decode(routing.token_ids))
         self._append(routing.token_ids, routing.logprobs, "routing" if routing.sampled else None)
         # What can fail comes after the routing turn, so that a failed episode still holds what was sampled.
-        context, hits = arm.context(runner.bank, runner.retriever, runner.limits.skills)
+        context, hits = arm.context(runner.bank, runner.retriever, runner.limits.skills, runner.show_strategy)
         episode.skills = [SkillScore(**asdict(hit)) for hit in hits]
         self._environment = runner.environment(arm.task)
         episode.environment = self._environment.version

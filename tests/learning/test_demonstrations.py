@@ -166,9 +166,13 @@ def test_lint_measures_a_good_set(runner: ToyRunner, measured: list[list[Episode
 
 def test_lint_refuses_a_set_without_targets(runner: ToyRunner, measured: list[list[Episode]]) -> None:
     with pytest.raises(InputError, match="no routing target"):
-        lint_demonstrations(runner, choose(runner, measured, null_share=1.0))
-    with pytest.raises(InputError, match="no routing target"):
         lint_demonstrations(runner, [])
+
+
+def test_a_set_told_without_talents_is_one_to_train_on(runner: ToyRunner, measured: list[list[Episode]]) -> None:
+    found = lint_demonstrations(runner, choose(runner, measured, null_share=1.0, forced_arms=0))
+    assert found["null_conversations"] == found["conversations"] > 0
+    assert found["targets_with_associated_skill"] is None
 
 
 def test_lint_refuses_conversations_that_were_cut_short(

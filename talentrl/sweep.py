@@ -1,0 +1,70 @@
+"""A sweep file: named rows, each params.yaml with some other values.
+
+    target: evaluate              # the DVC stage that each row runs, with all it needs
+    reference: reference          # the row that the others are compared with
+    shared: {evaluate: {tasks: 100}}
+    rows:
+      reference: {}
+      one_step: {rl: {steps: 1}}
+
+A row's settings are those of params.yaml, then of `shared`, then its own; they are checked as params.yaml is.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from talentrl.config import Params, Section, read_yaml, validated, with_overlay
+from talentrl.errors import InputError
+
+RowName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+
+
+class SweepFile(Section):
+    """What a sweep file holds."""
+
+    target: str = "evaluate"
+    reference: str
+    shared: Annotated[dict[str, Any], Field(default_factory=dict)]
+    rows: Annotated[dict[RowName, dict[str, Any]], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its name, what it sets beyond the shared settings, and all its settings."""
+
+    name: str
+    changes: dict[str, Any]
+    params: Params
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep file; its name is the file's."""
+
+    name: str
+    target: str
+    reference: str
+    rows: dict[str, Row]
+
+
+def load_sweep(path: Path, params: Params) -> Sweep:
+    """Read and check the sweep in `path` over `params`.
+
+    Raises:
+        InputError: the file is missing or broken, it has no rows, a key is unknown or a value bad, the reference is
+            no row, or two rows have the same settings; the message names the row.
+    """
+    file = validated(SweepFile, read_yaml(path), str(path))
+    if file.reference not in file.rows:
+        raise InputError(f"{path}: reference: found {file.reference!r}, expected one of {', '.join(file.rows)}")
+    shared = with_overlay(params, file.shared, f"{path}: shared")
+    rows: dict[str, Row] = {}
+    for name, changes in file.rows.items():
+        row = Row(name, changes, with_overlay(shared, changes, f"{path}: row {name}"))
+        if twin := next((other.name for other in rows.values() if other.params == row.params), None):
+            raise InputError(f"{path}: row {name}: has the settings of row {twin}, expected other ones")
+        rows[name] = row
+    return Sweep(path.stem, file.target, file.reference, rows)
