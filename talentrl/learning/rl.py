@@ -256,10 +256,8 @@ class TalentGRPOTrainer(GRPOTrainer):
             values, entropies = tree_log_probabilities(model, sequences, wanted, divisors)
         rows = torch.cat([torch.full_like(column, i) for i, column in enumerate(columns)])
         place = (rows, torch.cat(columns))
-        if self._sampled is not None and self._temperatures is not None:
-            # The sampler records log-probabilities at temperature 1.
-            comparable = self._temperatures[place] == 1
-            self._log_difference(torch.cat(values).detach()[comparable], self._sampled[place][comparable])
+        if self._sampled is not None:
+            self._log_difference(torch.cat(values).detach(), self._sampled[place])
         # A micro-batch in which nothing is scored still needs a loss to call backward on.
         anchor = next(p for p in model.parameters() if p.requires_grad).sum() * 0
         empty = anchor.expand(scored.shape)

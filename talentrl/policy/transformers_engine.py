@@ -187,12 +187,11 @@ class TransformersEngine:
     def _sample(self, batch: _Batch, sampling: Sampling) -> torch.Tensor:
         """Draw each running row's next token (B,) and note whether the row has stopped."""
         logits = batch.next_logits.float()
-        logprobs = torch.log_softmax(logits, dim=-1)
+        logprobs = torch.log_softmax(logits / (sampling.temperature or 1), dim=-1)
         if sampling.temperature == 0:
             tokens = logits.argmax(dim=-1)
         else:
-            tempered = torch.log_softmax(logits / sampling.temperature, dim=-1)
-            cumulative = tempered.exp().cumsum(dim=-1, dtype=torch.float64)
+            cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
             uniform = [[0.0 if row.stopped else row.draws.random()] for row in batch.rows]
             threshold = torch.tensor(uniform, dtype=torch.float64, device=logits.device) * cumulative[:, -1:]
             tokens = torch.searchsorted(cumulative, threshold, right=True).squeeze(1)

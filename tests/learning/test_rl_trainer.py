@@ -79,15 +79,10 @@ def test_entropy_is_the_mean_over_scored_tokens(trainer: Callable[..., Any]) -> 
     assert math.isnan(made._metrics["train"]["entropy"][-1])  # TRL leaves it out of the step's mean
 
 
-@pytest.mark.parametrize(("temperature", "compared"), [(1.0, "all"), (0.5, "routing")])
-def test_sampler_and_trainer_agree_about_what_was_sampled(
-    trainer: Callable[..., Any], temperature: float, compared: str
-) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_sampler_and_trainer_agree_about_what_was_sampled(trainer: Callable[..., Any], temperature: float) -> None:
     made = trainer(temperature=temperature)
     batches = micro_batches(made)
-    for batch in batches:
-        executions = batch["temperatures"] == temperature if compared == "routing" else torch.zeros(1, dtype=torch.bool)
-        batch["sampling_per_token_logps"] = batch["sampling_per_token_logps"].masked_fill(executions, -50.0)
     loss_gradient(made, batches)
     metrics = made._metrics["train"]
     assert len(metrics["sampling/sampling_logp_difference/mean"]) == 2
