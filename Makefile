@@ -28,6 +28,8 @@ bench: $(VENV)/.installed  ## speed, beside named peers; needs data/model (`dvc 
 	python -m benchmarks.scoring
 	python -m benchmarks.imports
 	python -m benchmarks.multi_turn
+	python -m benchmarks.credit
+	python -m benchmarks.rl_step --quick
 
 profile: $(VENV)/.installed  ## make profile NAME=cpu-full: write the values of profiles/NAME.yaml into params.yaml
 	talentrl profile $(NAME)

@@ -50,6 +50,8 @@ app.add_typer(bank_app, name="bank")
 
 retrieval_app = typer.Typer(help="Measure retrieval.", no_args_is_help=True)
 app.add_typer(retrieval_app, name="retrieval")
+track_app = typer.Typer(help="Look after the records of runs.", no_args_is_help=True)
+app.add_typer(track_app, name="track")
 
 
 def _checked_text(param: typer.CallbackParam, given: str) -> str:
@@ -395,6 +397,41 @@ def profile(
         raise _unknown("profile", name, known, folder)
     changed = apply_profile(folder / f"{name}.yaml")
     typer.echo("\n".join(changed) or f"params.yaml holds the values of {name} already")
+
+
+@track_app.command("replay")
+def track_replay() -> None:
+    """Send what MLflow did not take when it happened, each record once."""
+    from talentrl.tracking.replay import journals, replay
+
+    waiting = journals()
+    sent = 0
+    try:
+        for path, run, events in replay(waiting):
+            typer.echo(f"{path}: {events} records sent to run {run}")
+            sent += 1
+    except InputError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        typer.echo(f"Error: MLflow does not take them ({type(error).__name__}: {reason}); they stay on disk", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{sent} of {len(waiting)} journals sent")
+
+
+@app.command()
+def up(
+    prefect_port: Annotated[int, typer.Option("--prefect-port", metavar="PORT", help="Of Prefect's UI.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option("--mlflow-port", metavar="PORT", help="Of MLflow's UI.")] = 5000,
+) -> None:
+    """Start Prefect, a worker and MLflow on this machine, for this project; Ctrl-C stops them."""
+    from talentrl.servers import ServerFailed, serve
+
+    try:
+        serve(prefect_port, mlflow_port, typer.echo)
+    except ServerFailed as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _benchmark_params(benchmark: str, settings: list[str], options: dict[str, dict[str, Any]]) -> "Params":

@@ -22,6 +22,7 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
+Precision = Literal["float32", "bfloat16"]
 Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only", "tag_only"]
 Estimator = Literal["contrast_distinct", "contrast_loo", "contrast_null", "all_action", "terminal", "shared"]
 Benchmark = Literal[
@@ -46,6 +47,8 @@ class ModelSection(Section):
     """A registry package with a GGUF file (`package:NAME`), a Hugging Face folder, or a hub name."""
     max_tokens: PositiveInt = 1024
     """Longest conversation in tokens; a rollout that would pass it stops with `token_limit`."""
+    precision: Precision = "float32"
+    """Of the transformer layers' products, in training and rollouts; weights, logits and optimiser are in float32."""
     matmul_precision: Literal["highest", "high", "medium"] = "medium"
     """`torch.set_float32_matmul_precision`. On processors with AVX-512, `medium` lets oneDNN multiply, twice as fast on
     AMD and still in float32; where there are bfloat16 tiles (AMX) it uses them."""
@@ -189,6 +192,8 @@ class RlSection(Section):
     """Arms added to the sampled ones."""
     rollouts: PositiveInt = 2
     """Rollouts an arm."""
+    reward: Literal["return", "f1"] = "return"
+    """What rollouts are rewarded with. F1 also pays for a part of an answer, where a model seldom has all of it."""
     learning_rate: PositiveFloat = 1.5e-5
     """After the warm-up; then it falls along a cosine to a tenth."""
     warmup: Fraction = 0.2
@@ -203,6 +208,8 @@ class RlSection(Section):
     shrinkage: NonNegativeFloat = 0.0
     """κ: a contrast over M rollouts is multiplied by M / (M + κ)."""
     loss_type: Literal["grpo", "dapo", "dr_grpo"] = "dapo"
+    execution_baseline: Literal["arm", "task"] = "arm"
+    """What an execution is compared with: the rollouts of its arm, or all of its task (`shared` always takes these)."""
     scale_rewards: Literal["group", "batch", "none"] = "none"
     """How execution advantages are scaled: by their arm's deviation, by the batch's, or not."""
     kl: NonNegativeFloat = 0.0

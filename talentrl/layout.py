@@ -27,6 +27,8 @@ BENCHMARKS = Path("benchmark_runs")
 """Evaluations apart from the pipeline: one folder a benchmark, which has this layout again."""
 SWEEPS = Path("sweep_runs")
 """One folder a sweep, in it one a row: a copy of the project, which has this layout again."""
+TRACKING = Path("tracking")
+"""What could not be sent to MLflow yet: one file a run."""
 SCRATCH = Path("scratch")
 """Checkpoints of a training stage under way; not a stage output, so that a killed stage can resume."""
 EMBEDDINGS = SCRATCH / "embeddings.sqlite"

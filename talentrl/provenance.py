@@ -56,6 +56,22 @@ def pipeline_key() -> str:
     return _process_key(own)
 
 
+def process_key() -> str:
+    """Names this process among all that ever ran on any machine."""
+    return _process_key(psutil.Process())
+
+
+def is_alive(process: str) -> bool:
+    """Whether the process of that key runs; one of another machine is taken to."""
+    host, _, rest = process.rpartition("/")[0].rpartition("/")
+    if host != socket.gethostname():
+        return bool(host)
+    try:
+        return _process_key(psutil.Process(int(rest))) == process
+    except psutil.Error:
+        return False
+
+
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
 

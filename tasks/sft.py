@@ -36,6 +36,7 @@ def run(params: Params, run: Run) -> None:
         scratch,
         layout.SFT / str(seed),
         [StepMetrics(run.log)],
+        params.model.precision,
     )
     write_history(layout.METRICS / "history" / f"sft-{seed}.json", history)
     shutil.rmtree(scratch)

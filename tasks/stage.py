@@ -7,15 +7,16 @@ from pathlib import Path
 from types import FrameType
 
 from talentrl.config import Params, load_params
-from talentrl.errors import InputError
+from talentrl.errors import InputError, TrainingStopped
 from talentrl.tracking import Run, track
 
 
 def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mapping[str, Path]) -> None:
     """Run `function` as the stage `name` under a tracking run; the body of every `python -m tasks.NAME`.
 
-    Bad input prints one line and exits with code 2. Any other exception is a fault of ours: its traceback
-    shows, exit code 1. `inputs` (name → file or folder) must exist; they are recorded with their digests.
+    Bad input prints one line and exits with code 2, a training that stopped itself one line and code 1. Any other
+    exception is a fault of ours: its traceback shows, exit code 1. `inputs` (name → file or folder) must exist; they
+    are recorded with their digests.
     """
     signal.signal(signal.SIGTERM, _exit)
     try:
@@ -28,6 +29,9 @@ def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mappin
     except InputError as error:
         print(f"{name}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except TrainingStopped as stopped:
+        print(f"{name}: {stopped}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def _exit(signum: int, frame: FrameType | None) -> None:

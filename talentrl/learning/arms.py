@@ -8,11 +8,14 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Literal
 
 import torch
 
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import Estimator, RlSection
+from talentrl.errors import TrainingStopped
 from talentrl.learning.advantages import POLICY_WEIGHTED, execution_advantages, routing_advantages, row_coefficients
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
@@ -29,11 +32,21 @@ class Arms:
     null_TA: torch.Tensor
     probabilities_TA: torch.Tensor
     """Probability of the arm's talent under the tempered policy, over the talents of the bank; 0 for other arms."""
+    talents: list[str]
+    """The Z talents of the bank."""
+    tags_TZ: torch.Tensor
+    """Log-probability of every talent's routing turn under the policy (not tempered)."""
+    reward: Literal["return", "f1"] = "return"
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """What each rollout is rewarded with; None for a failed one."""
+        return [episode.f1 if self.reward == "f1" else episode.value for episode in self.episodes]
 
     @property
     def returns_TAM(self) -> torch.Tensor:
-        """Returns; NaN for a failed rollout."""
-        values = [math.nan if episode.value is None else episode.value for episode in self.episodes]
+        """Rewards; NaN for a failed rollout."""
+        values = [math.nan if reward is None else reward for reward in self.rewards]
         return torch.tensor(values).reshape(*self.routed_TA.shape, self.rollouts)
 
 
@@ -51,9 +64,10 @@ def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, s
     A talent that is drawn twice is two arms, whose rollouts are numbered on: they differ in their seeds.
     """
     requests: list[RolloutRequest] = []
-    routed, null, probabilities = [], [], []
+    routed, null, probabilities, tags = [], [], [], []
     drawn = arms_per_task(settings, len(runner.bank.talents)) - len(settings.interventions)
     for task, turns in zip(tasks, runner.score_talents(tasks), strict=True):
+        tags.append([sum(turn.logprobs) for turn in turns.values()])
         distribution = _distribution(turns, settings.routing_temperature)
         talents = _draw(settings.estimator, distribution, drawn, random.Random(derive_seed(seed, "arms", task.task_id)))
         arms = [(Arm(task, "routed", talent), turns[talent]) for talent in talents]
@@ -71,7 +85,16 @@ def collect(runner: RolloutRunner, tasks: Sequence[Task], settings: RlSection, s
         null.append([arm.intervention == "null" for arm, _ in arms])
         probabilities.append([distribution[talent] for talent in talents] + [0.0] * len(settings.interventions))
     episodes = runner.run(requests, settings.temperature)
-    return Arms(episodes, settings.rollouts, torch.tensor(routed), torch.tensor(null), torch.tensor(probabilities))
+    return Arms(
+        episodes,
+        settings.rollouts,
+        torch.tensor(routed),
+        torch.tensor(null),
+        torch.tensor(probabilities),
+        list(runner.bank.talents),
+        torch.tensor(tags),
+        settings.reward,
+    )
 
 
 def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int) -> list[torch.Tensor]:
@@ -92,7 +115,7 @@ def token_advantages(arms: Arms, settings: RlSection, max_completion_tokens: int
         settings.shrinkage,
         scale=settings.scale_rewards != "none",
     )
-    within = "task" if settings.estimator == "shared" else "arm"
+    within = "task" if settings.estimator == "shared" else settings.execution_baseline
     exec_B = execution_advantages(returns, settings.scale_rewards, within).flatten()
     trained = torch.tensor([float(sum(mask)) for mask in trained_masks(arms)])
     coefficient_B = row_coefficients(settings.loss_type, trained, max_completion_tokens)
@@ -149,6 +172,8 @@ def step_metrics(arms: Arms) -> dict[str, float]:
         "routing/regret": float(regret_T[counted_T].mean()),
         "routing/arm_spread": float((best_T - worst_T)[counted_T].mean()),
         "routing/equal_arms": float((best_T == worst_T)[counted_T].float().mean()),
+        **_policy_metrics(arms),
+        **_contrast_metrics(arms, means_TA, usable_TA),
         "execution/constant_arms": float((returns.amax(-1) == returns.amin(-1)).float().mean()),
         "execution/invalid_actions": sum(episode.invalid_actions for episode in episodes) / len(episodes),
         "execution/failed": sum(episode.value is None for episode in episodes) / len(episodes),
@@ -156,11 +181,37 @@ def step_metrics(arms: Arms) -> dict[str, float]:
     }
 
 
+def _policy_metrics(arms: Arms) -> dict[str, float]:
+    """The policy over talents, not tempered: its mean entropy over tasks (nats), the mean probability of each talent,
+    and the probability that a sampled routing turn is none of the tags, since rollouts never sample one."""
+    log_policy_TZ = arms.tags_TZ.double().log_softmax(1)
+    policy_TZ = log_policy_TZ.exp()
+    return {
+        "routing/entropy": float(-(policy_TZ * log_policy_TZ).sum(1).mean()),
+        "routing/invalid_rate": float((1 - arms.tags_TZ.double().exp().sum(1)).clamp(min=0).mean()),
+        **{f"routing/probability/{t}": float(p) for t, p in zip(arms.talents, policy_TZ.mean(0), strict=True)},
+    }
+
+
+def _contrast_metrics(arms: Arms, means_TA: torch.Tensor, usable_TA: torch.Tensor) -> dict[str, float]:
+    """Mean and standard deviation over tasks of each talent's contrast, R̄_a − mean over the task's routed arms."""
+    contrast_TA = means_TA - means_TA.masked_fill(~usable_TA, torch.nan).nanmean(1, keepdim=True)
+    found: dict[str, list[float]] = {}
+    for arm, (contrast, usable) in enumerate(zip(contrast_TA.flatten(), usable_TA.flatten(), strict=True)):
+        if usable:
+            found.setdefault(str(arms.episodes[arm * arms.rollouts].talent), []).append(float(contrast))
+    metrics = {}
+    for talent, contrasts in sorted(found.items()):
+        metrics[f"routing/contrast/{talent}"] = fmean(contrasts)
+        metrics[f"routing/contrast_spread/{talent}"] = pstdev(contrasts)
+    return metrics
+
+
 def _distribution(turns: dict[str, Routing], temperature: float) -> dict[str, float]:
     """The distribution over the bank's talents, proportional to π^(1/temperature) of their routing turns."""
     logits = torch.tensor([sum(turn.logprobs) for turn in turns.values()], dtype=torch.float64)
     if not logits.isfinite().all():
-        raise FloatingPointError("a talent's log-probability is no number: the model's weights are broken")
+        raise TrainingStopped("a talent's log-probability is no number: the model's weights are broken")
     return dict(zip(turns, torch.softmax(logits / temperature, 0).tolist(), strict=True))
 
 

@@ -34,12 +34,12 @@ class Contrast:
     returns: list[float]
 
 
-def contrasts(episodes: pl.DataFrame, tasks: dict[str, Task]) -> list[Contrast]:
+def contrasts(episodes: pl.DataFrame, tasks: dict[str, Task], reward: str = "return") -> list[Contrast]:
     """The contrasts in `episodes` (with a `step` column) whose arms differ; failed rollouts do not count."""
     arms = (
         episodes.filter(intervention="routed")
         .group_by("step", "task_id", "talent", maintain_order=True)
-        .agg(pl.col("return").mean())
+        .agg(pl.col(reward).mean().alias("return"))
         .drop_nulls("return")
         .group_by("step", "task_id", maintain_order=True)
         .agg("talent", "return")

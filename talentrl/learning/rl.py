@@ -9,6 +9,7 @@ How it differs from GRPO:
 """
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from talentrl.learning.arms import (
     token_temperatures,
     trained_masks,
 )
+from talentrl.learning.callbacks import CollapseMonitor
 from talentrl.learning.replay import contrasts, replay
 from talentrl.learning.resuming import EpochOrder, train_or_resume
 from talentrl.policy.model import freeze_lower_layers
@@ -61,10 +63,11 @@ def train_rl(
 
     Raises:
         InputError: there are fewer tasks than a step takes, or the settings leave nothing to compare.
+        TrainingStopped: the run collapsed; see `CollapseMonitor`.
     """
     from datasets import Dataset
 
-    group = _checked_group(settings, len(tasks), len(runner.bank.talents))
+    group = _checked_group(settings, tasks, len(runner.bank.talents))
     engine = runner.engine
     assert isinstance(engine, TransformersEngine)
     freeze_lower_layers(engine.model, settings.frozen_layers)
@@ -76,8 +79,8 @@ def train_rl(
         tasks={task.task_id: task for task in tasks},
         settings=settings,
         episodes_folder=scratch / "episodes",
-        callbacks=callbacks,
-        args=_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
+        callbacks=[*(callbacks or []), CollapseMonitor(settings.tasks)],
+        args=grpo_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
     )
     train_or_resume(trainer, scratch)
     steps = [
@@ -86,7 +89,7 @@ def train_rl(
     ]
     episodes = pl.concat(steps)
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
-    examples = contrasts(episodes, {task.task_id: task for task in tasks}) if settings.replay_epochs else []
+    examples = contrasts(episodes, trainer.tasks, settings.reward) if settings.replay_epochs else []
     if examples:
         replayed = replay(runner, examples, settings, seed, scratch / "replay", callbacks)
         history += [{**entry, "step": len(history) + entry["step"]} for entry in replayed]
@@ -96,10 +99,10 @@ def train_rl(
     return history, episodes
 
 
-def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
+def grpo_arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
     """TRL's configuration: a micro-batch is one task's `group` of rollouts, a step is `settings.tasks` of them."""
     return GRPOConfig(
-        **shared_arguments(settings, seed, scratch),
+        **(shared_arguments(settings, seed, scratch) | {"save_total_limit": None}),  # CollapseMonitor removes old ones
         **REINFORCEMENT_SCHEDULE,
         max_steps=settings.steps,
         per_device_train_batch_size=group,
@@ -113,10 +116,12 @@ def _arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scra
     )
 
 
-def _checked_group(settings: RlSection, tasks: int, talents: int) -> int:
+def _checked_group(settings: RlSection, tasks: list[Task], talents: int) -> int:
     """Rollouts of each task. Raises InputError for settings that would train nothing without saying so."""
-    if tasks < settings.tasks:
-        raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {tasks} tasks to train on")
+    if len(tasks) < settings.tasks:
+        raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {len(tasks)} tasks to train on")
+    if settings.reward == "f1" and not tasks[0].answers:
+        raise InputError(f"rl.reward: found f1, but {tasks[0].benchmark} has no answers; expected `return`")
     if settings.kl and settings.temperature != 1:
         raise InputError(
             f"rl.temperature: found {settings.temperature} with rl.kl {settings.kl}, expected 1: "
@@ -156,30 +161,34 @@ class TalentGRPOTrainer(GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         """Train the model inside `runner`'s engine on `tasks` (by id); write each step's episodes to a folder."""
-        if kwargs.get("tools"):
-            raise ValueError("`tools` cannot be combined with TalentRL's rollouts: TRL would ignore their masks")
+        for name in ("tools", "environment_factory"):
+            if kwargs.get(name):
+                raise ValueError(f"`{name}` cannot be combined with TalentRL's rollouts: TRL would ignore their masks")
         self.runner, self.tasks = runner, tasks
         self.settings, self.episodes_folder = settings, episodes_folder
         self._scored: torch.Tensor | None = None
         self._temperatures: torch.Tensor | None = None
+        self._sampled: torch.Tensor | None = None
         super().__init__(reward_funcs=[episode_return], rollout_func=_rollout, **kwargs)
 
     def rollout(self, task_ids: list[str]) -> dict[str, list[Any]]:
         """Make one generation batch; `task_ids` holds each task's id once a rollout."""
         unique = [self.tasks[task_id] for task_id in task_ids[:: self.num_generations]]
         step = self.state.global_step
+        began = time.perf_counter()
         self.runner.engine.reset()  # the weights have changed since the last step
         arms = collect(self.runner, unique, self.settings, derive_seed(self.args.seed, "step", step))
         self.runner.engine.reset()
         write_episodes(self.episodes_folder / f"step-{step:05d}.parquet", episodes_frame(arms.episodes))
         for name, value in step_metrics(arms).items():
             self._metrics["train"][name].append(value)
+        self._metrics["train"]["seconds/rollouts"].append(time.perf_counter() - began)
         return {
             "prompt_ids": [episode.token_ids[: episode.prompt_tokens] for episode in arms.episodes],
             "completion_ids": [episode.token_ids[episode.prompt_tokens :] for episode in arms.episodes],
             "logprobs": [episode.logprobs[episode.prompt_tokens :] for episode in arms.episodes],
             "env_mask": trained_masks(arms),
-            "episode_return": [episode.value for episode in arms.episodes],
+            "episode_return": arms.rewards,
             "token_advantages": token_advantages(arms, self.settings, self.runner.limits.max_tokens),
             "token_temperatures": [token_temperatures(e, self.settings.temperature) for e in arms.episodes],
         }
@@ -219,11 +228,11 @@ class TalentGRPOTrainer(GRPOTrainer):
         """As TRL; without a KL term, tokens whose advantage is zero are not scored, since nothing flows to them."""
         trained = (inputs["tool_mask"] * inputs["completion_mask"]).bool()  # TRL pads tool_mask with 1
         scored = self._scored = trained if self.beta else trained & (inputs["advantages"] != 0)
-        self._temperatures = inputs["temperatures"]
+        self._temperatures, self._sampled = inputs["temperatures"], inputs["sampling_per_token_logps"]
         try:
             loss = super()._compute_loss(model, inputs)
         finally:
-            self._scored = self._temperatures = None
+            self._scored = self._temperatures = self._sampled = None
         # TRL's mean entropy counts the tokens that were not scored as zeros.
         entropy = self._metrics["train"]["entropy"]
         entropy[-1] = entropy[-1] * int(trained.sum()) / int(scored.sum()) if scored.any() else math.nan
@@ -243,9 +252,12 @@ class TalentGRPOTrainer(GRPOTrainer):
         divisors = None
         if self._temperatures is not None:
             divisors = [row[column].tolist() for row, column in zip(self._temperatures, columns, strict=True)]
-        values, entropies = tree_log_probabilities(model, sequences, wanted, divisors)
+        with model.get_input_embeddings().register_forward_hook(self._count_forwarded):
+            values, entropies = tree_log_probabilities(model, sequences, wanted, divisors)
         rows = torch.cat([torch.full_like(column, i) for i, column in enumerate(columns)])
         place = (rows, torch.cat(columns))
+        if self._sampled is not None:
+            self._log_difference(torch.cat(values).detach(), self._sampled[place])
         # A micro-batch in which nothing is scored still needs a loss to call backward on.
         anchor = next(p for p in model.parameters() if p.requires_grad).sum() * 0
         empty = anchor.expand(scored.shape)
@@ -255,9 +267,25 @@ class TalentGRPOTrainer(GRPOTrainer):
             None,
         )
 
+    def _log_difference(self, trainer_N: torch.Tensor, sampler_N: torch.Tensor) -> None:
+        """Record how trainer and sampler differ about sampled tokens (log-probabilities), under TRL's names."""
+        if not len(trainer_N):
+            return
+        difference_N = trainer_N - sampler_N
+        metrics = self._metrics["train"]
+        metrics["sampling/sampling_logp_difference/mean"].append(float(difference_N.abs().mean()))
+        metrics["sampling/importance_sampling_ratio/mean"].append(float(difference_N.exp().mean()))
+        # TRL logs the mean over a step's micro-batches, so the list holds one number: the largest so far.
+        largest = metrics["sampling/importance_sampling_ratio/max"]
+        largest[:] = [max([*largest, float(difference_N.exp().max())])]
+
+    def _count_forwarded(self, module: torch.nn.Module, ids: tuple[torch.Tensor], output: torch.Tensor) -> None:
+        count = self._metrics["train"]["tokens/forwarded"]
+        count[:] = [sum(count) + ids[0].numel()]
+
 
 def episode_return(completions: list[Any], **columns: Any) -> list[float | None]:
-    """TRL reward function: the return that the environment gave."""
+    """TRL reward function: what the environment gave."""
     return columns["episode_return"]
 
 

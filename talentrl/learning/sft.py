@@ -14,7 +14,7 @@ import polars as pl
 import torch
 from trl import SFTConfig, SFTTrainer
 
-from talentrl.config import SftSection
+from talentrl.config import Precision, SftSection
 from talentrl.files import atomic_path
 from talentrl.learning.arguments import shared_arguments
 from talentrl.learning.resuming import train_or_resume
@@ -53,6 +53,7 @@ def train_sft(
     scratch: Path,
     output: Path,
     callbacks: list[Any] | None = None,
+    precision: Precision = "float32",
 ) -> list[dict[str, float]]:
     """Fine-tune the model in `base` on the conversations of `episodes`; write it to `output`.
 
@@ -66,7 +67,7 @@ def train_sft(
     """
     from datasets import Dataset
 
-    model, tokenizer = load_model(base), load_tokenizer(base)
+    model, tokenizer = load_model(base, precision), load_tokenizer(base)
     freeze_lower_layers(model, settings.frozen_layers)
     rows = training_rows(episodes, seed)
     (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()

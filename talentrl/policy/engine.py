@@ -22,7 +22,8 @@ class Generation:
 
     token_ids: list[int]
     logprobs: list[float]
-    """Log-probability of each token under the model at temperature 1, aligned with `token_ids`."""
+    """Log-probability of each token under the distribution that it was drawn from: the model's at the sampling
+    temperature, or at temperature 1 when greedy. Aligned with `token_ids`."""
     stopped: bool
     """Whether a closing tag or the end token came before the token limit."""
 

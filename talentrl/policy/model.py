@@ -1,5 +1,6 @@
 """Pretrained language models: from a registry package, a Hugging Face folder, or a hub name."""
 
+import functools
 import importlib.metadata
 from pathlib import Path
 from typing import Any, cast
@@ -8,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from talentrl.config import Precision
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
 
@@ -33,8 +35,12 @@ def fetch_model(source: str, output: Path) -> None:
         tokenizer.save_pretrained(temporary)
 
 
-def load_model(source: str | Path) -> PreTrainedModel:
-    """The causal language model in `source` in float32, in evaluation mode. Raises InputError if it is not one."""
+def load_model(source: str | Path, precision: Precision = "float32") -> PreTrainedModel:
+    """The causal language model in `source`, in evaluation mode. Raises InputError if it is not one.
+
+    Its weights are float32. With `bfloat16`, its transformer layers multiply in that precision, not its output
+    embeddings: log-probabilities stay comparable between sampler and trainer.
+    """
     _check_folder(source)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -46,7 +52,21 @@ def load_model(source: str | Path) -> PreTrainedModel:
     if info["missing_keys"]:  # these would be left at random
         names = sorted(info["missing_keys"])
         raise InputError(f"{source}: {len(names)} weights are missing, the first is {names[0]!r}")
+    if precision == "bfloat16":
+        _multiply_in_bfloat16(model.get_decoder())
     return cast(PreTrainedModel, model).eval()
+
+
+def _multiply_in_bfloat16(module: Any) -> None:
+    """Let a module's forward passes, and so their gradients, run under autocast."""
+    forward = module.forward
+
+    @functools.wraps(forward)
+    def autocast_forward(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(module.device.type, torch.bfloat16):
+            return forward(*args, **kwargs)
+
+    module.forward = autocast_forward
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:

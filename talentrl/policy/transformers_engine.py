@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
+from talentrl.config import Precision
 from talentrl.policy.engine import Generation, Sampling
 from talentrl.policy.prefix_tree import tree_log_probabilities
 
@@ -55,11 +56,18 @@ class _Batch:
 class TransformersEngine:
     """A `GenerationEngine` over one in-process model."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch: int = 32) -> None:
-        """Wrap `model`; at most `batch` conversations are decoded side by side."""
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        batch: int = 32,
+        precision: Precision = "float32",
+    ) -> None:
+        """Wrap `model`, loaded with `precision`; at most `batch` conversations are decoded side by side."""
         self.model = model
         self.tokenizer = tokenizer
         self.batch = batch
+        self._bfloat16 = precision == "bfloat16"
         self._kept: list[_Kept] = []
         eos = model.generation_config.eos_token_id if model.generation_config else None
         self._end_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])}
@@ -73,7 +81,8 @@ class TransformersEngine:
         rows = [
             _Row(i, list(ids), random.Random(seed)) for i, (ids, seed) in enumerate(zip(prompts, seeds, strict=True))
         ]
-        with self._inference():
+        # Autocast around all forward passes of a call, so that weights are converted once for them.
+        with self._inference(), torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bfloat16):
             known, kept = self._kept, []
             for start in range(0, len(rows), self.batch):
                 batch = self._prefill(rows[start : start + self.batch], known)
@@ -112,7 +121,7 @@ class TransformersEngine:
             _, cache, mask = self._extend([common], known)
             known = [*known, *_keep([common], cache, mask)]
         hidden, cache, mask = self._extend(prompts, known)
-        logits = self.model.get_output_embeddings()(hidden)
+        logits = self._logits(hidden)
         place = {key: i for i, key in enumerate(distinct)}
         fan_out = torch.tensor([place[tuple(row.prompt)] for row in rows], device=mask.device)
         cache.batch_select_indices(fan_out)
@@ -159,24 +168,30 @@ class TransformersEngine:
                 [[len(row.prompt) + len(row.token_ids) - 1] for row in batch.rows], device=tokens.device
             )
             batch.mask = torch.cat([batch.mask, torch.ones_like(batch.mask[:, :1])], dim=1)
-            batch.next_logits = self.model(
+            output = self.model.get_decoder()(
                 input_ids=tokens[:, None],
                 attention_mask=batch.mask,
                 position_ids=positions,
                 cache=batch.cache,
                 use_cache=True,
-            ).logits[:, -1]
+            )
+            batch.next_logits = self._logits(output.last_hidden_state[:, -1])
         return kept + self._retire(batch, [])
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The next token's logits (B, vocabulary) in float32."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            logits: torch.Tensor = self.model.get_output_embeddings()(hidden.float())
+        return logits
 
     def _sample(self, batch: _Batch, sampling: Sampling) -> torch.Tensor:
         """Draw each running row's next token (B,) and note whether the row has stopped."""
         logits = batch.next_logits.float()
-        logprobs = torch.log_softmax(logits, dim=-1)
+        logprobs = torch.log_softmax(logits / (sampling.temperature or 1), dim=-1)
         if sampling.temperature == 0:
             tokens = logits.argmax(dim=-1)
         else:
-            tempered = torch.log_softmax(logits / sampling.temperature, dim=-1)
-            cumulative = tempered.exp().cumsum(dim=-1, dtype=torch.float64)
+            cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
             uniform = [[0.0 if row.stopped else row.draws.random()] for row in batch.rows]
             threshold = torch.tensor(uniform, dtype=torch.float64, device=logits.device) * cumulative[:, -1:]
             tokens = torch.searchsorted(cumulative, threshold, right=True).squeeze(1)

@@ -111,7 +111,8 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
     torch.set_float32_matmul_precision(params.model.matmul_precision)
     bank = SkillBank.read_json(root / layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
-    engine = TransformersEngine(load_model(checkpoint), tokenizer, params.rollout.batch)
+    model = load_model(checkpoint, params.model.precision)
+    engine = TransformersEngine(model, tokenizer, params.rollout.batch, params.model.precision)
     encoder = open_encoder(params.retrieval)
     return RolloutRunner(
         engine,

@@ -22,7 +22,7 @@ class ScriptedEngine:
 
     turns: Sequence[str] = ()
 
-    def __init__(self, model: object, tokenizer, batch: int) -> None:
+    def __init__(self, model: object, tokenizer, batch: int, precision: str) -> None:
         self._tokenizer = tokenizer
         self._script = iter(self.turns)
 

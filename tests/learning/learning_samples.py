@@ -1,6 +1,7 @@
 """A project small enough to train in seconds: a byte-level random Llama, four talents, and an environment whose
 returns a test chooses."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from talentrl.bank.talent import Talent
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import RlSection
 from talentrl.environments.environment import Outcome, Step
+from talentrl.learning.rl import TalentGRPOTrainer
 from talentrl.policy.chat import ChatFormat
 from talentrl.policy.model import load_model, load_tokenizer
 from talentrl.policy.parser import Action
@@ -29,6 +31,7 @@ _CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TALENTS = ("blue", "gold", "grey", "pink")
+LOSS_TYPES = ["grpo", "dapo", "dr_grpo"]
 GOOD = "pink"  # the talent that tests reward
 
 
@@ -231,3 +234,33 @@ class FirstGradient(TrainerCallback):
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         if not self.gradient:
             self.gradient = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+Gradient = dict[str, torch.Tensor]
+
+
+def micro_batches(trainer: TalentGRPOTrainer) -> list[dict[str, Any]]:
+    """What the trainer computes its losses on in one optimiser step."""
+    generation_batch = next(iter(trainer.get_train_dataloader()))
+    found = []
+    for _ in range(trainer.settings.tasks):
+        found.append(trainer._prepare_inputs(generation_batch))
+        trainer._step += 1
+    return found
+
+
+def loss_gradient(trainer: TalentGRPOTrainer, batches: list[dict[str, Any]]) -> tuple[float, Gradient]:
+    """The loss over `batches` and its gradient."""
+    trainer.model.zero_grad()
+    loss = sum(trainer._compute_loss(trainer.model, dict(batch)) for batch in batches)
+    loss.backward()  # type: ignore[union-attr]
+    return float(loss.detach()), {n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+def assert_close(found: Gradient, expected: Gradient, tolerance: float = 1e-4) -> None:
+    """Up to `tolerance` times the norm of `expected`."""
+    assert found.keys() == expected.keys()
+    norm = math.sqrt(sum(float(g.square().sum()) for g in expected.values()))
+    assert norm > 0
+    for name in found:
+        torch.testing.assert_close(found[name], expected[name], atol=tolerance * norm, rtol=0)

@@ -1,5 +1,6 @@
 """Drawing arms, and turning their rollouts into an advantage for every token."""
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
@@ -184,11 +185,12 @@ def test_literal_advantages_of_one_task(runner: ToyRunner) -> None:
         torch.testing.assert_close(values, torch.tensor(spelled))
 
 
-def test_shared_gives_all_tokens_of_a_rollout_the_task_baseline(runner: ToyRunner) -> None:
-    arms, settings = collected(runner, tasks=1, estimator="shared", routing_weight=0.0)
+@pytest.mark.parametrize("settings", [{"estimator": "shared"}, {"execution_baseline": "task"}])
+def test_executions_may_be_compared_with_all_of_their_task(runner: ToyRunner, settings: dict[str, str]) -> None:
+    arms, section = collected(runner, tasks=1, routing_weight=0.0, **settings)
     for episode, value in zip(arms.episodes, [1.0, 0.0, 0.0, 0.0], strict=True):
         episode.value = value
-    for episode, values in zip(arms.episodes, token_advantages(arms, settings, MAXIMUM), strict=True):
+    for episode, values in zip(arms.episodes, token_advantages(arms, section, MAXIMUM), strict=True):
         action = torch.tensor(episode.action_mask[episode.prompt_tokens :])
         assert (values[action] == (episode.value or 0.0) - 0.25).all()
 
@@ -228,6 +230,53 @@ def test_step_metrics_hand_worked(runner: ToyRunner) -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
+def test_metrics_of_the_policy_hand_worked(runner: ToyRunner) -> None:
+    """Two tasks: an even choice between two talents that are tagged half of the time, and a sure one."""
+    arms, _ = collected(runner)
+    arms.tags_TZ = torch.tensor([[0.25, 0.25, 0.0, 0.0], [0.0, 0.9, 0.0, 0.0]]).clamp(min=1e-30).log()
+    found = step_metrics(arms)
+    assert found["routing/entropy"] == pytest.approx(math.log(2) / 2)
+    assert found["routing/invalid_rate"] == pytest.approx((0.5 + 0.1) / 2)
+    shares = [found[f"routing/probability/{talent}"] for talent in TALENTS]
+    assert shares == pytest.approx([0.25, 0.75, 0, 0], abs=1e-6)
+
+
+def test_the_policy_is_that_of_the_sampled_routing_turns(runner: ToyRunner) -> None:
+    arms, _ = collected(runner, estimator="all_action", routing_temperature=2.0, rollouts=1)
+    for task, tags in enumerate(arms.tags_TZ.exp().tolist()):
+        drawn = {e.talent: e.routing_probability for e in arms.episodes[4 * task : 4 * task + 4]}
+        assert [drawn[talent] for talent in arms.talents] == pytest.approx(tags)
+
+
+def test_contrast_by_talent_hand_worked(runner: ToyRunner) -> None:
+    """`blue` beats its task by .25 and loses by .25; `gold` is drawn once; the null arm is no part of the mean."""
+    arms, _ = collected(runner, interventions=["null"])
+    talents = ["blue", "gold", None, "blue", "pink", None]
+    returns = [1.0, 1.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, None, 1.0, 1.0]
+    for row, (episode, value) in enumerate(zip(arms.episodes, returns, strict=True)):
+        episode.talent, episode.value = talents[row // 2], value
+    found = {k: v for k, v in step_metrics(arms).items() if k.startswith("routing/contrast")}
+    expected = {
+        "routing/contrast/blue": (0.25 - 0.5) / 2,
+        "routing/contrast/gold": -0.25,
+        "routing/contrast/pink": 0.5,
+        "routing/contrast_spread/blue": 0.375,
+        "routing/contrast_spread/gold": 0.0,
+        "routing/contrast_spread/pink": 0.0,
+    }
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("interventions", [["null"], ["null", "strategy_only"]])
+@pytest.mark.parametrize("rollouts", [1, 2])
+def test_every_estimator_spends_the_same_rollouts(runner: ToyRunner, rollouts: int, interventions: list[str]) -> None:
+    """(arms + interventions) × rollouts a task; only `all_action` takes every talent for an arm."""
+    for estimator in get_args(Estimator):
+        arms, _ = collected(runner, estimator=estimator, arms=3, rollouts=rollouts, interventions=interventions)
+        drawn = len(TALENTS) if estimator == "all_action" else 3
+        assert len(arms.episodes) == 2 * (drawn + len(interventions)) * rollouts, estimator
+
+
 def test_a_task_that_failed_altogether_counts_for_no_routing_metric(runner: ToyRunner) -> None:
     arms, _ = collected(runner)
     for episode, value in zip(arms.episodes, [1.0, 1.0, 0.0, 0.0] + [None] * 4, strict=True):
@@ -237,6 +286,18 @@ def test_a_task_that_failed_altogether_counts_for_no_routing_metric(runner: ToyR
     assert found["routing/regret"] == pytest.approx(share)
     assert found["routing/arm_spread"] == 1.0
     assert found["routing/equal_arms"] == 0.0
+
+
+def test_the_reward_may_be_f1(runner: ToyRunner) -> None:
+    arms, settings = collected(runner, tasks=1, reward="f1")
+    for episode, f1 in zip(arms.episodes, [0.8, 0.2, 0.5, None], strict=True):
+        episode.value, episode.f1 = 0.0, f1
+    assert arms.returns_TAM.tolist()[0][0] == pytest.approx([0.8, 0.2])
+    assert step_metrics(arms)["return"] == pytest.approx(0.5)
+    first, second = token_advantages(arms, settings, MAXIMUM)[:2]
+    action = torch.tensor(arms.episodes[0].action_mask[arms.episodes[0].prompt_tokens :])
+    assert first[action].tolist() == pytest.approx([0.3] * int(action.sum()))
+    assert float(second.min()) == pytest.approx(-0.3)
 
 
 def test_an_environment_that_raises_is_a_failed_rollout(tiny_model: Path) -> None:

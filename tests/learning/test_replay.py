@@ -54,6 +54,13 @@ def test_contrasts_are_the_mean_returns_of_routed_arms_that_differ() -> None:
     ]
 
 
+def test_contrasts_of_another_reward() -> None:
+    (task,) = toy_tasks(1)
+    rows = [row(0, task.task_id, talent, 0.0) | {"f1": f1} for talent, f1 in (("blue", 0.8), ("gold", 0.2))]
+    assert contrasts(pl.DataFrame(rows), {task.task_id: task}) == []
+    assert contrasts(pl.DataFrame(rows), {task.task_id: task}, "f1") == [Contrast(task, ["blue", "gold"], [0.8, 0.2])]
+
+
 def test_a_step_is_the_hand_written_objective(tiny_model: Path, tmp_path: Path) -> None:
     """J = mean over tasks of Σ π_a (R_a − Σ_b π_b R_b) log π(a), π tempered and renormalised over the task's arms."""
     runner, (one, other) = toy_runner(tiny_model), toy_tasks(2)

@@ -8,20 +8,25 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
-from learning_samples import FirstGradient, Killed, ToyRunner, graded, toy_runner, toy_settings, toy_tasks
-from trl import GRPOTrainer
+from learning_samples import (
+    LOSS_TYPES,
+    FirstGradient,
+    Gradient,
+    assert_close,
+    graded,
+    toy_runner,
+    toy_settings,
+    toy_tasks,
+)
 
 from talentrl.config import RlSection
 from talentrl.errors import InputError
-from talentrl.learning.rl import TalentGRPOTrainer, train_rl
+from talentrl.learning.rl import train_rl
 from talentrl.policy.model import load_model
 from talentrl.policy.parser import Action
 from talentrl.rollouts.episode import Episode
 
-LOSS_TYPES = ["grpo", "dapo", "dr_grpo"]
 MAXIMUM = 700
-
-Gradient = dict[str, torch.Tensor]
 
 
 def first_step(
@@ -74,14 +79,6 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
             loss = loss - settings.routing_weight / len({task for task, _ in routed}) * contrast * span
         loss.backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-
-
-def assert_close(found: Gradient, expected: Gradient, tolerance: float = 1e-4) -> None:
-    assert found.keys() == expected.keys()
-    norm = math.sqrt(sum(float(g.square().sum()) for g in expected.values()))
-    assert norm > 0
-    for name in found:
-        torch.testing.assert_close(found[name], expected[name], atol=tolerance * norm, rtol=0)
 
 
 @pytest.mark.parametrize("interventions", [[], ["null", "skills_only"]])
@@ -207,160 +204,16 @@ def test_each_step_samples_from_the_current_weights(tiny_model: Path, tmp_path: 
         torch.testing.assert_close(recorded[sampled], logprobs[sampled[1:]], atol=1e-4, rtol=0)
 
 
-# The trainer's own parts, on a generation batch of two tasks.
-
-
-@pytest.fixture
-def trainer(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Makes the trainer that `train_rl` would train, stopped before its first step."""
-
-    def make(runner: ToyRunner | None = None, **settings: Any) -> TalentGRPOTrainer:
-        caught: list[TalentGRPOTrainer] = []
-
-        def stop(self: TalentGRPOTrainer, **_: Any) -> None:
-            caught.append(self)
-            raise Killed
-
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(TalentGRPOTrainer, "train", stop)
-            train_rl(
-                runner or toy_runner(tiny_model, graded),
-                toy_tasks(3),
-                toy_settings(**settings),
-                5,
-                tmp_path / "scratch",
-                tmp_path / "out",
-            )
-        made = caught[0]
-        made.model.train()
-        made.current_gradient_accumulation_steps = made.settings.tasks
-        return made
-
-    return make
-
-
-def micro_batches(trainer: TalentGRPOTrainer) -> list[dict[str, Any]]:
-    """What the trainer computes its losses on in one optimiser step."""
-    generation_batch = next(iter(trainer.get_train_dataloader()))
-    found = []
-    for _ in range(trainer.settings.tasks):
-        found.append(trainer._prepare_inputs(generation_batch))
-        trainer._step += 1
-    return found
-
-
-def loss_gradient(trainer: TalentGRPOTrainer, batches: list[dict[str, Any]]) -> tuple[float, Gradient]:
-    trainer.model.zero_grad()
-    loss = sum(trainer._compute_loss(trainer.model, dict(batch)) for batch in batches)
-    loss.backward()  # type: ignore[union-attr]
-    return float(loss.detach()), {n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None}
-
-
-@pytest.mark.parametrize("tasks", [2, 3])
-def test_a_micro_batch_holds_one_whole_task(trainer: Callable[..., Any], tasks: int) -> None:
-    made = trainer(tasks=tasks, interventions=["null"])
-    batches = micro_batches(made)
-    made_ids = set()
-    for batch in batches:
-        assert len(batch["completion_ids"]) == 6
-        rows = batch["task_row"]
-        assert (rows == rows[0]).all()
-        made_ids.add(int(rows[0]))
-    assert made_ids == set(range(tasks))
-    trained = sum(int((batch["tool_mask"] * batch["completion_mask"]).sum()) for batch in batches)
-    assert all(int(batch["num_items_in_batch"]) == trained for batch in batches)
-
-
-def test_rows_keep_their_own_advantages_through_the_trainers_shuffle(trainer: Callable[..., Any]) -> None:
-    """Each row's advantages stand on its own sampled tokens."""
-    made = trainer()
-    for batch in micro_batches(made):
-        trained = (batch["tool_mask"] * batch["completion_mask"]).bool()
-        assert (batch["advantages"][~trained] == 0).all()
-        for row in range(len(trained)):
-            values = batch["advantages"][row][trained[row]]
-            assert len(values.unique()) <= 2  # one for the routing span, one for the executions
-
-
-@pytest.mark.parametrize(("kl", "plain"), [(0.0, False), (0.1, False), (0.1, True)])
-@pytest.mark.parametrize("loss_type", LOSS_TYPES)
-def test_masked_tokens_get_exactly_no_gradient(
-    trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float, plain: bool
-) -> None:
-    """Context, observations, forced tags, second copies of a routing span and padding: whatever advantage stood on
-    them, in both ways of computing the loss, the gradient is the same bit for bit."""
-    made = trainer(loss_type=loss_type, kl=kl, interventions=["null", "strategy_only"])
-    batches = micro_batches(made)
-    if plain:
-        monkeypatch.setattr(
-            TalentGRPOTrainer,
-            "_get_per_token_logps_and_entropies",
-            GRPOTrainer._get_per_token_logps_and_entropies,
-        )
-    before = loss_gradient(made, batches)
-    for batch in batches:
-        masked = (batch["tool_mask"] * batch["completion_mask"]) == 0
-        assert masked.any()
-        batch["advantages"] = batch["advantages"].masked_fill(masked, 1e6)
-    after = loss_gradient(made, batches)
-    assert after[0] == before[0]
-    assert all(torch.equal(after[1][name], before[1][name]) for name in before[1])
-    assert any((gradient != 0).any() for gradient in before[1].values())
-
-
-@pytest.mark.parametrize("kl", [0.0, 0.1])
-@pytest.mark.parametrize("loss_type", LOSS_TYPES)
-def test_loss_through_prefix_trees_equals_plain_forward_passes(
-    trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, loss_type: str, kl: float
-) -> None:
-    made = trainer(loss_type=loss_type, kl=kl, interventions=["null"])
-    batches = micro_batches(made)
-    with torch.no_grad():  # away from the reference, so that the KL term has a gradient
-        for parameter in made.model.parameters():
-            parameter.mul_(1.05)
-    loss, gradient = loss_gradient(made, batches)
-    entropy = made._metrics["train"]["entropy"][-1]
-    monkeypatch.setattr(
-        TalentGRPOTrainer,
-        "_get_per_token_logps_and_entropies",
-        GRPOTrainer._get_per_token_logps_and_entropies,
+def test_a_step_is_logged_with_its_numbers(tiny_model: Path, tmp_path: Path) -> None:
+    (entry,), _ = train_rl(
+        toy_runner(tiny_model, graded), toy_tasks(2), toy_settings(), 5, tmp_path / "scratch", tmp_path / "out"
     )
-    plain_loss, plain_gradient = loss_gradient(made, batches)
-    assert loss == pytest.approx(plain_loss, abs=1e-5)
-    assert_close(gradient, plain_gradient)
-    if kl:  # all trained tokens are scored
-        assert entropy == pytest.approx(made._metrics["train"]["entropy"][-1], rel=1e-3)
-
-
-def test_entropy_is_the_mean_over_scored_tokens(trainer: Callable[..., Any]) -> None:
-    """A random model is nearly uniform over its 258 tokens, also where few tokens have an advantage."""
-    made = trainer()
-    batches = micro_batches(made)
-    for batch in batches:
-        some = torch.zeros_like(batch["advantages"])
-        trained = (batch["tool_mask"] * batch["completion_mask"]).bool()
-        some[0, trained[0].nonzero()[0]] = 1.0
-        batch["advantages"] = some
-    loss_gradient(made, batches)
-    assert all(5.0 < value < math.log(258) + 0.01 for value in made._metrics["train"]["entropy"])
-    batches[0]["advantages"] = torch.zeros_like(batches[0]["advantages"])
-    loss_gradient(made, batches[:1])
-    assert math.isnan(made._metrics["train"]["entropy"][-1])  # TRL leaves it out of the step's mean
-
-
-def test_tools_are_refused(tiny_model: Path, tmp_path: Path) -> None:
-    def search(query: str) -> str:
-        """Search."""
-        return query
-
-    with pytest.raises(ValueError, match="tools"):
-        TalentGRPOTrainer(
-            runner=toy_runner(tiny_model),
-            tasks={},
-            settings=toy_settings(),
-            episodes_folder=tmp_path,
-            tools=[search],
-        )
+    assert entry["sampling/importance_sampling_ratio/max"] == pytest.approx(1.0, abs=1e-4)
+    assert 0 < entry["routing/entropy"] < math.log(4)
+    assert entry["routing/invalid_rate"] == pytest.approx(1.0)  # a random model writes no tag
+    assert sum(value for name, value in entry.items() if name.startswith("routing/probability/")) == pytest.approx(1.0)
+    assert 0 < entry["tokens/sampled"] < entry["tokens/forwarded"]
+    assert 0 < entry["seconds/rollouts"] < entry["step_time"]
 
 
 def test_frozen_layers_get_no_gradient(tiny_model: Path, tmp_path: Path) -> None:

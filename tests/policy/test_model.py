@@ -119,3 +119,16 @@ def test_freezing_all_layers_is_refused():
         freeze_lower_layers(model, 2)
     freeze_lower_layers(model, 0)
     assert all(p.requires_grad for p in model.parameters())
+
+
+def test_bfloat16_multiplies_in_the_layers_alone(folder):
+    """Weights, gradients and logits stay in float32; log-probabilities move by rounding of eight bits."""
+    ids = torch.tensor([list(range(1, 40))])
+    exact, rounded = load_model(folder), load_model(folder, "bfloat16")
+    logits = rounded(ids).logits
+    logits.sum().backward()
+    assert logits.dtype == torch.float32
+    assert {parameter.dtype for parameter in rounded.parameters()} == {torch.float32}
+    assert {parameter.grad.dtype for parameter in rounded.parameters()} == {torch.float32}
+    difference = (torch.log_softmax(logits, -1) - torch.log_softmax(exact(ids).logits, -1)).abs().mean()
+    assert 0 < difference < 0.05

@@ -8,6 +8,7 @@ import torch
 from tiny_models import ARCHITECTURES, VOCABULARY, tiny_model, word_tokenizer
 
 from talentrl.policy.engine import Generation, Sampling
+from talentrl.policy.model import load_model
 from talentrl.policy.transformers_engine import TransformersEngine
 
 TOKENIZER = word_tokenizer()
@@ -121,10 +122,8 @@ def test_tokens_are_sampled_from_the_models_distribution(llama, temperature):
     for token in probabilities.topk(10).indices.tolist():
         p = float(probabilities[token])
         assert abs(counts[token] / draws - p) < 4 * (p * (1 - p) / draws) ** 0.5
-    # Log-probabilities are those of temperature 1, whatever the temperature of the draw.
-    logprobs = torch.log_softmax(logits, dim=-1)
     for turn in turns[:20]:
-        assert turn.logprobs == pytest.approx([float(logprobs[turn.token_ids[0]])], abs=1e-4)
+        assert turn.logprobs == pytest.approx([float(probabilities[turn.token_ids[0]].log())], abs=1e-4)
 
 
 def test_a_turn_ends_with_the_token_that_completes_a_closing_tag(llama):
@@ -224,3 +223,16 @@ def test_a_model_in_training_is_used_without_dropout_and_stays_in_training():
 def test_each_prompt_needs_a_seed(llama):
     with pytest.raises(ValueError):
         engine(llama).generate([[1], [2]], Sampling(2, ()), [0])
+
+
+def test_bfloat16_samples_what_its_trainer_would_score(tmp_path):
+    """Sampled with converted weights kept for a call, and scored as the trainer does: the same up to rounding."""
+    tiny_model("llama").save_pretrained(tmp_path)
+    bfloat16 = TransformersEngine(load_model(tmp_path, "bfloat16"), TOKENIZER, 4, "bfloat16")
+    prompts = ragged_prompts(random.Random(5))
+    turns = bfloat16.generate(prompts, Sampling(8, (), 1.0), range(len(prompts)))
+    scores = bfloat16.score(prompts, [turn.token_ids for turn in turns])
+    for turn, score in zip(turns, scores, strict=True):
+        assert turn.logprobs == pytest.approx(score, abs=0.05)
+    exact = TransformersEngine(load_model(tmp_path), TOKENIZER, 4)
+    assert exact.score(prompts, [turn.token_ids for turn in turns]) != scores

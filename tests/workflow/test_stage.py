@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 import tasks.stage
-from talentrl.errors import InputError
+from talentrl.errors import InputError, TrainingStopped
 
 def work(params, run):
     run.log({{"loss": 1.0}})
@@ -51,6 +51,12 @@ def test_a_good_stage(store: MlflowClient) -> None:
 def test_bad_input_is_one_line_and_exit_code_2(store: MlflowClient) -> None:
     code, _, err = run("raise InputError('bank.json: found 3, expected 4')")
     assert (code, err) == (2, "work: bank.json: found 3, expected 4\n")
+    assert statuses(store) == {"FAILED"}
+
+
+def test_a_training_that_stopped_itself_is_one_line_and_exit_code_1(store: MlflowClient) -> None:
+    code, _, err = run("raise TrainingStopped('step 3: loss is nan')")
+    assert (code, err) == (1, "work: step 3: loss is nan\n")
     assert statuses(store) == {"FAILED"}
 
 

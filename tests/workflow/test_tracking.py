@@ -178,7 +178,7 @@ def test_without_a_server_the_stage_completes_with_one_warning(
         done = True
     assert done
     assert [record.message.split("(")[0] for record in caplog.records] == [
-        "MLflow tracking failed; the stage goes on without it "
+        "MLflow tracking failed; the stage goes on, and `talentrl track replay` will send what it records "
     ]
 
 

@@ -1,0 +1,139 @@
+"""One stage's run: opened, written to, ended, whatever becomes of the store."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from talentrl.provenance import content_digest, pipeline_key, process_key, provenance
+from talentrl.tracking import store
+from talentrl.tracking.journal import Journal
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+PARENT_RUN = "TALENTRL_PARENT_RUN_ID"  # names the parent run outright
+FLUSH_SECONDS = 5.0  # metrics wait at most this long, so that a training step seldom pays for a request
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """Takes metrics, tags and files.
+
+    Once a call has failed, the rest goes to the journal until the run ends, when all that waits is tried once more: a
+    server that came back shows the run ended.
+    """
+
+    def __init__(
+        self, journal: Journal, client: "MlflowClient | None" = None, id: str = "", parent_id: str = ""
+    ) -> None:
+        """A run that is open in MLflow, or, without `client`, one that only its journal knows."""
+        self.id = id
+        self.parent_id = parent_id
+        self._client = client
+        self._journal = journal
+        self._down = client is None
+        self._metrics: list[tuple[str, float, int, int]] = []  # name, value, milliseconds, step
+        self._flushed = time.monotonic()
+
+    def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Record numbers of one step; they are sent in batches, at the latest when the run ends."""
+        now = int(time.time() * 1000)
+        self._metrics += [(name, float(value), now, step) for name, value in metrics.items()]
+        if len(self._metrics) >= store.METRIC_BATCH or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the metrics that wait."""
+        self._flushed = time.monotonic()
+        waiting, self._metrics = self._metrics, []
+        if waiting:
+            self.record("metrics", waiting)
+
+    def tag(self, key: str, value: str) -> None:
+        """Set one tag, such as `skillbank.digest`."""
+        self.record("tag", [key, value])
+
+    def artifact(self, path: Path) -> None:
+        """Keep a copy of a small file with the run; data and models belong to DVC."""
+        self.record("artifact", str(path.absolute()))
+
+    def end(self, status: str) -> None:
+        """Send what waits and end the run as FINISHED or FAILED; the parent follows."""
+        self.flush()
+        self.record("end", [status, int(time.time() * 1000)])
+        if self._client is None or not self._down:
+            return
+        try:
+            for kind, values in self._journal.read():
+                store.apply(self._client, self.id, self.parent_id, kind, values)
+        except Exception:
+            return  # warned already; `talentrl track replay` tries again
+        self._journal.remove()
+
+    def record(self, kind: str, values: Any) -> None:
+        """Send one event to MLflow, or keep it."""
+        if self._client is not None and not self._down:
+            try:
+                store.apply(self._client, self.id, self.parent_id, kind, values)
+                return
+            except Exception as error:
+                self._down = True
+                _warn(error)
+                self._journal.write("run", [self.id, self.parent_id, process_key()])
+        self._journal.write(kind, values)
+
+
+@contextmanager
+def track(
+    stage: str, params: Mapping[str, Any], inputs: Mapping[str, Path], tags: Mapping[str, str] | None = None
+) -> Iterator[Run]:
+    """Open the nested run of `stage`, and its parent if this is the pipeline's first stage.
+
+    `params` may be nested; they are logged as `section.key`. `inputs` (name → file or folder) are logged as
+    dataset inputs with the digest that DVC gives the same bytes. The run ends FAILED on any exception, an
+    interrupt or `SystemExit` too, and FINISHED otherwise. One that was killed outright is ended as FAILED by the next
+    run that opens.
+
+    Raises:
+        InputError: MLFLOW_TRACKING_URI names a folder, which MLflow no longer supports.
+    """
+    uri = store.tracking_uri()
+    for key, value in store.DEFAULTS.items():
+        os.environ.setdefault(key, value)
+    journal = Journal()
+    opening: store.Opening = {
+        "stage": stage,
+        "tags": {**provenance(), **(tags or {}), "dvc.stage": stage, "talentrl.process": process_key()},
+        "pipeline": pipeline_key(),
+        "parent": os.environ.get(PARENT_RUN),
+        "start": int(time.time() * 1000),
+    }
+    try:
+        run = Run(journal, *store.open_run(uri, opening, journal.name))
+    except Exception as error:
+        _warn(error)
+        journal.write("open", opening)
+        run = Run(journal)
+    try:
+        run.record("params", store.flatten(params))
+        if inputs:
+            run.record("inputs", [[name, str(path), content_digest(path)] for name, path in inputs.items()])
+        yield run
+    except BaseException:
+        run.end("FAILED")
+        raise
+    run.end("FINISHED")
+
+
+def _warn(error: Exception) -> None:
+    reason = (str(error).splitlines() or [""])[0][:300]
+    log.warning(
+        "MLflow tracking failed; the stage goes on, and `talentrl track replay` will send what it records (%s: %s)",
+        type(error).__name__,
+        reason,
+    )

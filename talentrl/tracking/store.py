@@ -1,0 +1,190 @@
+"""The MLflow store: where it is, how runs are opened in it, and how each event of a run is written."""
+
+import json
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from getpass import getuser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import urlsplit
+
+from filelock import FileLock
+
+from talentrl.errors import InputError
+from talentrl.files import sha256
+from talentrl.provenance import is_alive, provenance
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+SQLITE = "sqlite:///"
+PARAM_LENGTH = 6000  # MLflow's limits: characters of a param's value, then rows a request
+PARAM_BATCH, METRIC_BATCH = 100, 1000
+
+DEFAULTS = {  # where the user has not set them: quiet, and seconds instead of minutes of retries
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+
+class Opening(TypedDict):
+    """What a run is opened with."""
+
+    stage: str
+    tags: dict[str, str]
+    pipeline: str
+    """Names the parent run, unless `parent` is its id."""
+    parent: str | None
+    start: int
+    """Milliseconds since 1970."""
+
+
+def tracking_uri() -> str:
+    """MLFLOW_TRACKING_URI, else the SQLite file `mlflow.db` in the working directory (for a stage, the root).
+
+    The path of a SQLite file is made absolute.
+
+    Raises:
+        InputError: it names a folder.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+    if urlsplit(uri).scheme in ("", "file") and not uri.startswith("databricks"):
+        raise InputError(
+            f"MLFLOW_TRACKING_URI is {uri!r}, a folder, where MLflow no longer keeps runs; expected a "
+            "database such as sqlite:///mlflow.db or the address of an MLflow server"
+        )
+    if uri.startswith(SQLITE):
+        return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
+    return uri
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one level: `{"a": {"b": 1}}` → `{"a.b": 1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def open_run(uri: str, opening: Opening, journal: str) -> "tuple[MlflowClient, str, str]":
+    """Create a run, and its parent if there is none; the client, the run's id and its parent's.
+
+    A run that was opened with the same `journal` before is taken up again.
+    """
+    from mlflow import MlflowClient
+    from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # one warning, not one a retry
+    # The first process on a fresh SQLite store creates its tables, and the first stage creates the parent:
+    # neither is atomic in MLflow.
+    with _store_lock(uri):
+        client = MlflowClient(tracking_uri=uri)
+        experiment = _experiment(client, uri)
+        end_killed(client, experiment)
+        parent_id = opening["parent"] or _parent(client, experiment, opening["pipeline"])
+        client.update_run(parent_id, status="RUNNING")
+        if found := client.search_runs([experiment], f"tags.`talentrl.journal` = '{journal}'", max_results=1):
+            return client, found[0].info.run_id, parent_id
+        tags = opening["tags"] | {MLFLOW_PARENT_RUN_ID: parent_id, "talentrl.journal": journal}
+        created = client.create_run(experiment, start_time=opening["start"], run_name=opening["stage"], tags=tags)
+    return client, created.info.run_id, parent_id
+
+
+def apply(client: "MlflowClient", run_id: str, parent_id: str, kind: str, values: Any) -> None:
+    """Write one event (`talentrl.tracking.journal.Event`) of a run; doing so again changes nothing."""
+    if kind == "params":
+        _log_params(client, run_id, values)
+    elif kind == "inputs":
+        _log_inputs(client, run_id, values)
+    elif kind == "metrics":
+        _log_metrics(client, run_id, values)
+    elif kind == "tag":
+        client.set_tag(run_id, *values)
+    elif kind == "artifact":
+        client.log_artifact(run_id, values)
+    elif kind == "end":
+        client.set_terminated(run_id, values[0], end_time=values[1])
+        settle(client, parent_id)
+
+
+def end_killed(client: "MlflowClient", experiment: str) -> None:
+    """End the runs whose process on this machine is gone, as FAILED."""
+    for run in client.search_runs([experiment], "attributes.status = 'RUNNING'"):
+        process = run.data.tags.get("talentrl.process")
+        if process and not is_alive(process):
+            client.set_terminated(run.info.run_id, "FAILED")
+            settle(client, run.data.tags["mlflow.parentRunId"])
+
+
+def _store_lock(uri: str) -> FileLock:
+    folder = Path(tempfile.gettempdir()) / f"talentrl-{getattr(os, 'getuid', getuser)()}"
+    folder.mkdir(exist_ok=True)
+    return FileLock(folder / f"mlflow-{sha256(uri.encode())[:16]}.lock", timeout=300)
+
+
+def _experiment(client: "MlflowClient", uri: str) -> str:
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
+    if found := client.get_experiment_by_name(name):
+        return found.experiment_id
+    served = urlsplit(uri).scheme.startswith(("http", "databricks"))  # a server decides where artifacts go
+    root = Path(uri.removeprefix(SQLITE)).parent if uri.startswith(SQLITE) else Path.cwd()
+    return client.create_experiment(name, None if served else (root / "mlartifacts").as_uri())
+
+
+def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:
+    where = f"tags.`talentrl.pipeline` = '{pipeline}'"
+    if found := client.search_runs([experiment], where, max_results=1):
+        return found[0].info.run_id
+    tags = provenance() | {"talentrl.pipeline": pipeline}
+    name = tags.get("sweep.row", "pipeline")
+    return client.create_run(experiment, run_name=name, tags=tags).info.run_id
+
+
+def settle(client: "MlflowClient", parent_id: str) -> None:
+    """Give a parent the status its stages imply: RUNNING while one runs, then FAILED if one failed."""
+    experiment = client.get_run(parent_id).info.experiment_id
+    stages = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent_id}'")
+    statuses = {run.info.status for run in stages}
+    if "RUNNING" not in statuses:
+        client.set_terminated(parent_id, "FINISHED" if statuses == {"FINISHED"} else "FAILED")
+
+
+def _log_params(client: "MlflowClient", run_id: str, params: Mapping[str, Any]) -> None:
+    from mlflow.entities import Param
+
+    texts = {_key(k): v if isinstance(v, str) else json.dumps(v, default=str) for k, v in params.items()}
+    rows = [Param(key, text[:PARAM_LENGTH]) for key, text in texts.items()]
+    for start in range(0, len(rows), PARAM_BATCH):
+        client.log_batch(run_id, params=rows[start : start + PARAM_BATCH])
+
+
+def _log_metrics(client: "MlflowClient", run_id: str, metrics: list[tuple[str, float, int, int]]) -> None:
+    from mlflow.entities import Metric
+
+    rows = [Metric(_key(name), value, time, step) for name, value, time, step in metrics]
+    for start in range(0, len(rows), METRIC_BATCH):
+        client.log_batch(run_id, metrics=rows[start : start + METRIC_BATCH])
+
+
+def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[tuple[str, str, str]]) -> None:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    rows = []
+    for name, path, digest in inputs:
+        # A dataset without schema or profile is what MLflow calls a MetaDataset.
+        dataset = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
+        rows.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "input"), InputTag("dvc.path", path)]))
+    client.log_inputs(run_id, rows)
+
+
+def _key(name: str) -> str:
+    """A name that MLflow takes: letters, digits and `_-./: `, at most 250 characters."""
+    return re.sub(r"[^\w\-./: ]", "_", name, flags=re.ASCII)[:250]
