@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.special import softmax
 
 from benchmarks.credit.memory import Memory
 from benchmarks.credit.world import World, draw_fits, play, sample_tasks
@@ -74,7 +75,7 @@ def collect(
     tasks = max(1, STEP_ROLLOUTS // learner.cost)
     kinds, features, difficulty = sample_tasks(world, tasks, draw)
     logits = features @ router_WFK
-    tempered = softmax(logits / learner.temperature)
+    tempered = softmax(logits / learner.temperature, axis=-1)
     arms = draw_arms(tempered, features, learner, draw, memory)
     fits = draw_fits(world, kinds, draw)
     first = 1 if learner.choice == "halving" else learner.rollouts
@@ -86,7 +87,7 @@ def collect(
         returns, executed = np.concatenate([returns, more], -1), np.concatenate([executed, well], -1)
     routed = arms < world.talents
     chances = np.take_along_axis(tempered, np.where(routed, arms, 0), -1) * routed
-    return Step(kinds, features, arms, returns, executed, chances, softmax(logits))
+    return Step(kinds, features, arms, returns, executed, chances, softmax(logits, axis=-1))
 
 
 def draw_arms(
@@ -161,12 +162,6 @@ class Adam:
         return self.rates * mean / (np.sqrt(self.second / (1 - 0.999**self.steps)) + 1e-8)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
 def needs_memory(learner: Learner) -> bool:
     """Whether the learner looks at past tasks."""
     past = learner.choice in ("ucb", "thompson") or learner.pooling or learner.learned_baseline or learner.replay
@@ -177,9 +172,9 @@ def replayed(router_WFK: np.ndarray, memory: Memory, learner: Learner, tasks: in
     """A step of past contrasts, weighted by the probabilities of now, as the trainer's replay takes them."""
     features, arms, means = memory.sample(tasks, draw)
     logits = features @ router_WFK
-    chances = np.take_along_axis(softmax(logits / learner.temperature), arms, -1)
+    chances = np.take_along_axis(softmax(logits / learner.temperature, axis=-1), arms, -1)
     empty = np.zeros(arms.shape[:2], dtype=int)
-    return Step(empty, features, arms, means[..., None], means[..., None], chances, softmax(logits))
+    return Step(empty, features, arms, means[..., None], means[..., None], chances, softmax(logits, axis=-1))
 
 
 def _adjusted(step: Step, learner: Learner, memory: Memory | None) -> np.ndarray:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import softmax
 
 from benchmarks.credit.learners import (
     STEP_ROLLOUTS,
@@ -16,7 +17,6 @@ from benchmarks.credit.learners import (
     needs_memory,
     replayed,
     routing_gradient,
-    softmax,
 )
 from benchmarks.credit.memory import Memory
 from benchmarks.credit.world import World, repeated, sample_tasks, values
@@ -66,7 +66,7 @@ def gradients(world: World, learner: Learner, batches: int, seed: int) -> Gradie
         routing.append(by_kind.reshape(worlds, batches // parts, -1))
         execution.append(execution_gradient(step, many, learner).reshape(worlds, batches // parts, -1))
     mean, variance = _moments(np.concatenate(routing, 1))
-    policy, value = softmax(world.router_WFK), values(world)
+    policy, value = softmax(world.router_WFK, axis=-1), values(world)
     true = policy * (value - (policy * value).sum(-1, keepdims=True)) / value.shape[1]
     true = true.reshape(worlds, -1)
     norm = np.linalg.norm(true, axis=-1)

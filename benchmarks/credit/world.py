@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
+from scipy.special import expit
 
 _NODES, _WEIGHTS = hermegauss(11)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -81,7 +82,7 @@ def make_world(knobs: Knobs, worlds: int, seed: int) -> World:
     talent[..., -1] = 0.0
     association = draw.random(shape)
     association[..., -1] = 0.0
-    fit = _sigmoid(knobs.prior_weight * association - 1)
+    fit = expit(knobs.prior_weight * association - 1)
     kinds = np.broadcast_to(np.arange(knobs.kinds), shape[:2]).copy()
     world = World(knobs, talent, fit, np.full(shape, _UNPRACTISED), *_features(knobs, worlds), kinds, kinds)
     best = values(world, mastered=True).argmax(-1)
@@ -113,14 +114,14 @@ def table_world(table_NK: np.ndarray, features_NF: np.ndarray, worlds: int, seed
 def values(world: World, mastered: bool = False) -> np.ndarray:
     """Expected success of each kind under each talent (W, N, K), executed as now, or `mastered`: always well."""
     knobs = world.knobs
-    well = np.ones_like(world.practice_WNK) if mastered else _sigmoid(world.practice_WNK)
+    well = np.ones_like(world.practice_WNK) if mastered else expit(world.practice_WNK)
     total = np.zeros_like(well)
     for executed, chance in ((1, well), (0, 1 - well)):
         for fits, share in ((1, world.fit_WNK), (0, 1 - world.fit_WNK)):
             effect = knobs.skill_effect * (fits - 0.5) + knobs.execution_effect * (executed - 0.5)
             odds = knobs.offset + world.talent_WNK + effect
             success = sum(
-                weight * _sigmoid(odds + knobs.difficulty * node) for node, weight in zip(_NODES, _WEIGHTS, strict=True)
+                weight * expit(odds + knobs.difficulty * node) for node, weight in zip(_NODES, _WEIGHTS, strict=True)
             )
             total += chance * share * success
     return total[..., :-1]
@@ -148,8 +149,8 @@ def play(
     odds = knobs.offset + difficulty_WT[..., None] + world.talent_WNK[rows, kinds, arms_WTA]
     odds = (odds + knobs.skill_effect * (fits - 0.5))[..., None]
     shape = (*arms_WTA.shape, rollouts)
-    executed = draw.random(shape) < _sigmoid(world.practice_WNK[rows, kinds, arms_WTA])[..., None]
-    returns = draw.random(shape) < _sigmoid(odds + knobs.execution_effect * (executed - 0.5))
+    executed = draw.random(shape) < expit(world.practice_WNK[rows, kinds, arms_WTA])[..., None]
+    returns = draw.random(shape) < expit(odds + knobs.execution_effect * (executed - 0.5))
     return returns.astype(float), executed.astype(float)
 
 
@@ -169,7 +170,3 @@ def repeated(world: World, times: int) -> World:
 def _features(knobs: Knobs, worlds: int) -> tuple[np.ndarray, np.ndarray]:
     centres = np.broadcast_to(np.eye(knobs.kinds), (worlds, knobs.kinds, knobs.kinds))
     return np.zeros((worlds, knobs.kinds, knobs.talents)), centres
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-values))
