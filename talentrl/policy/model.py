@@ -67,6 +67,12 @@ def _multiply_in_bfloat16(module: Any) -> None:
             return forward(*args, **kwargs)
 
     module.forward = autocast_forward
+    module.multiplies_in = torch.bfloat16
+
+
+def multiplies_in_bfloat16(model: PreTrainedModel) -> bool:
+    """Whether `load_model` loaded it with that precision."""
+    return getattr(model.get_decoder(), "multiplies_in", torch.float32) == torch.bfloat16
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:

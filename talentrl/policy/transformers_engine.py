@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
-from talentrl.config import Precision
 from talentrl.policy.engine import Generation, Sampling
+from talentrl.policy.model import multiplies_in_bfloat16
 from talentrl.policy.prefix_tree import tree_log_probabilities
 
 
@@ -56,18 +56,12 @@ class _Batch:
 class TransformersEngine:
     """A `GenerationEngine` over one in-process model."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        batch: int = 32,
-        precision: Precision = "float32",
-    ) -> None:
-        """Wrap `model`, loaded with `precision`; at most `batch` conversations are decoded side by side."""
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch: int = 32) -> None:
+        """Wrap `model`; at most `batch` conversations are decoded side by side."""
         self.model = model
         self.tokenizer = tokenizer
         self.batch = batch
-        self._bfloat16 = precision == "bfloat16"
+        self._bfloat16 = multiplies_in_bfloat16(model)
         self._kept: list[_Kept] = []
         eos = model.generation_config.eos_token_id if model.generation_config else None
         self._end_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])}

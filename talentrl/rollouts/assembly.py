@@ -112,7 +112,7 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
     bank = SkillBank.read_json(root / layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
     model = load_model(checkpoint, params.model.precision)
-    engine = TransformersEngine(model, tokenizer, params.rollout.batch, params.model.precision)
+    engine = TransformersEngine(model, tokenizer, params.rollout.batch)
     encoder = open_encoder(params.retrieval)
     return RolloutRunner(
         engine,

@@ -228,7 +228,7 @@ def test_each_prompt_needs_a_seed(llama):
 def test_bfloat16_samples_what_its_trainer_would_score(tmp_path):
     """Sampled with converted weights kept for a call, and scored as the trainer does: the same up to rounding."""
     tiny_model("llama").save_pretrained(tmp_path)
-    bfloat16 = TransformersEngine(load_model(tmp_path, "bfloat16"), TOKENIZER, 4, "bfloat16")
+    bfloat16 = TransformersEngine(load_model(tmp_path, "bfloat16"), TOKENIZER, 4)
     prompts = ragged_prompts(random.Random(5))
     turns = bfloat16.generate(prompts, Sampling(8, (), 1.0), range(len(prompts)))
     scores = bfloat16.score(prompts, [turn.token_ids for turn in turns])
