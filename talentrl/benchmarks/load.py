@@ -24,17 +24,24 @@ def load_benchmark(settings: TasksSection, seed: int) -> TaskSet:
         InputError: a benchmark that is read has no `path`, or its files are missing or broken; or sets that cannot be
             pooled are to be.
     """
-    if settings.pooled and settings.corpus is not None:
+    if settings.pooled:
+        tasks = pool([_load(one, seed) for one in _pooled(settings)])
+    elif settings.benchmark == "atlas":
+        return _load(settings, seed)
+    else:
+        tasks = _load(settings, seed)
+    return replace(tasks, tasks=tasks.tasks.sample(fraction=1.0, shuffle=True, seed=seed))
+
+
+def _pooled(settings: TasksSection) -> list[TasksSection]:
+    """The settings of each set in the pool."""
+    if settings.corpus is not None:
         raise InputError(f"tasks.pooled: sets bring their own passages, found tasks.corpus {settings.corpus!r}")
-    for name in (settings.benchmark, *(further.benchmark for further in settings.pooled)):
-        if settings.pooled and name in ("alfworld", "webshop"):
-            raise InputError(f"tasks.pooled: found {name!r}, expected question-answering sets only")
-    first = _load(settings, seed)
-    if settings.benchmark == "atlas" and not settings.pooled:
-        return first
-    further = [settings.model_copy(update={**dict(one), "pooled": []}) for one in settings.pooled]
-    whole = pool([first, *(_load(one, seed) for one in further)]) if further else first
-    return replace(whole, tasks=whole.tasks.sample(fraction=1.0, shuffle=True, seed=seed))
+    members = [settings, *(settings.model_copy(update=dict(further)) for further in settings.pooled)]
+    for member in members:
+        if member.benchmark in ("alfworld", "webshop"):
+            raise InputError(f"tasks.pooled: found {member.benchmark!r}, expected question-answering sets only")
+    return members
 
 
 def _load(settings: TasksSection, seed: int) -> TaskSet:
