@@ -12,7 +12,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
 from prefect.exceptions import ObjectNotFound
 
-WORK_POOL = "talentrl"
+from talentrl.servers import WORK_POOL
+
 GPU_LIMIT = "gpu"
 
 

@@ -29,6 +29,9 @@ SWEEPS = Path("sweep_runs")
 """One folder a sweep, in it one a row: a copy of the project, which has this layout again."""
 TRACKING = Path("tracking")
 """What could not be sent to MLflow yet: one file a run."""
+MLFLOW = Path("mlflow.db")
+"""MLflow's runs, written by stages, and shown by a server."""
+MLFLOW_ARTIFACTS = Path("mlartifacts")
 SCRATCH = Path("scratch")
 """Checkpoints of a training stage under way; not a stage output, so that a killed stage can resume."""
 EMBEDDINGS = SCRATCH / "embeddings.sqlite"

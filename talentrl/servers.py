@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from talentrl import layout
 from talentrl.errors import InputError
 from talentrl.files import write_text
 
@@ -69,8 +70,6 @@ def serve(prefect_port: int, mlflow_port: int, announce: Callable[[str], None]) 
         **addresses.environment,
         "PREFECT_HOME": str((FOLDER / "prefect").resolve()),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "1",
     }
     FOLDER.mkdir(exist_ok=True)
     with _until_interrupted(), _Processes(environment) as processes:
@@ -78,8 +77,8 @@ def serve(prefect_port: int, mlflow_port: int, announce: Callable[[str], None]) 
         processes.start(
             "mlflow",
             *("mlflow", "server", "--host", HOST, "--port", str(mlflow_port), "--workers", "1"),
-            *("--backend-store-uri", f"sqlite:///{Path('mlflow.db').resolve()}"),
-            *("--artifacts-destination", Path("mlartifacts").resolve().as_uri()),
+            *("--backend-store-uri", f"sqlite:///{layout.MLFLOW.resolve()}"),
+            *("--artifacts-destination", layout.MLFLOW_ARTIFACTS.resolve().as_uri()),
         )
         processes.wait_until_healthy("prefect", f"{addresses.prefect}/api/health")
         processes.run("setup", "flows.setup")

@@ -50,8 +50,6 @@ def replay(paths: list[Path]) -> Iterator[tuple[Path, str, int]]:
 
 
 def _opened(uri: str, journal: Journal, values: "store.Opening | list[str]") -> "tuple[MlflowClient, str, str]":
-    from mlflow import MlflowClient
-
     if isinstance(values, dict):
         return store.open_run(uri, values, journal.name)
-    return MlflowClient(tracking_uri=uri), values[0], values[1]
+    return store.connect(uri), values[0], values[1]

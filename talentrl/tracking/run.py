@@ -103,8 +103,6 @@ def track(
         InputError: MLFLOW_TRACKING_URI names a folder, which MLflow no longer supports.
     """
     uri = store.tracking_uri()
-    for key, value in store.DEFAULTS.items():
-        os.environ.setdefault(key, value)
     journal = Journal()
     opening: store.Opening = {
         "stage": stage,

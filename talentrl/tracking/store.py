@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
+from talentrl import layout
 from talentrl.errors import InputError
 from talentrl.files import sha256
 from talentrl.provenance import is_alive, provenance
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 SQLITE = "sqlite:///"
 PARAM_LENGTH = 6000  # MLflow's limits: characters of a param's value, then rows a request
 PARAM_BATCH, METRIC_BATCH = 100, 1000
+_PARENT = "mlflow.parentRunId"
 
-DEFAULTS = {  # where the user has not set them: quiet, and seconds instead of minutes of retries
+_DEFAULTS = {  # where the user has not set them: quiet, and seconds instead of minutes of retries
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -52,7 +54,7 @@ def tracking_uri() -> str:
     Raises:
         InputError: it names a folder.
     """
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{layout.MLFLOW}"
     if urlsplit(uri).scheme in ("", "file") and not uri.startswith("databricks"):
         raise InputError(
             f"MLFLOW_TRACKING_URI is {uri!r}, a folder, where MLflow no longer keeps runs; expected a "
@@ -74,26 +76,32 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def connect(uri: str) -> "MlflowClient":
+    """A client of the store; where the user has not set how often and how long it tries, it gives up in seconds."""
+    for key, value in _DEFAULTS.items():
+        os.environ.setdefault(key, value)
+    from mlflow import MlflowClient
+
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # one warning, not one a retry
+    return MlflowClient(tracking_uri=uri)
+
+
 def open_run(uri: str, opening: Opening, journal: str) -> "tuple[MlflowClient, str, str]":
     """Create a run, and its parent if there is none; the client, the run's id and its parent's.
 
     A run that was opened with the same `journal` before is taken up again.
     """
-    from mlflow import MlflowClient
-    from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
-
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # one warning, not one a retry
     # The first process on a fresh SQLite store creates its tables, and the first stage creates the parent:
     # neither is atomic in MLflow.
     with _store_lock(uri):
-        client = MlflowClient(tracking_uri=uri)
+        client = connect(uri)
         experiment = _experiment(client, uri)
         end_killed(client, experiment)
         parent_id = opening["parent"] or _parent(client, experiment, opening["pipeline"])
         client.update_run(parent_id, status="RUNNING")
         if found := client.search_runs([experiment], f"tags.`talentrl.journal` = '{journal}'", max_results=1):
             return client, found[0].info.run_id, parent_id
-        tags = opening["tags"] | {MLFLOW_PARENT_RUN_ID: parent_id, "talentrl.journal": journal}
+        tags = opening["tags"] | {_PARENT: parent_id, "talentrl.journal": journal}
         created = client.create_run(experiment, start_time=opening["start"], run_name=opening["stage"], tags=tags)
     return client, created.info.run_id, parent_id
 
@@ -121,7 +129,7 @@ def end_killed(client: "MlflowClient", experiment: str) -> None:
         process = run.data.tags.get("talentrl.process")
         if process and not is_alive(process):
             client.set_terminated(run.info.run_id, "FAILED")
-            settle(client, run.data.tags["mlflow.parentRunId"])
+            settle(client, run.data.tags[_PARENT])
 
 
 def _store_lock(uri: str) -> FileLock:
@@ -136,7 +144,7 @@ def _experiment(client: "MlflowClient", uri: str) -> str:
         return found.experiment_id
     served = urlsplit(uri).scheme.startswith(("http", "databricks"))  # a server decides where artifacts go
     root = Path(uri.removeprefix(SQLITE)).parent if uri.startswith(SQLITE) else Path.cwd()
-    return client.create_experiment(name, None if served else (root / "mlartifacts").as_uri())
+    return client.create_experiment(name, None if served else (root / layout.MLFLOW_ARTIFACTS).as_uri())
 
 
 def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:
@@ -151,7 +159,7 @@ def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:
 def settle(client: "MlflowClient", parent_id: str) -> None:
     """Give a parent the status its stages imply: RUNNING while one runs, then FAILED if one failed."""
     experiment = client.get_run(parent_id).info.experiment_id
-    stages = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent_id}'")
+    stages = client.search_runs([experiment], f"tags.`{_PARENT}` = '{parent_id}'")
     statuses = {run.info.status for run in stages}
     if "RUNNING" not in statuses:
         client.set_terminated(parent_id, "FINISHED" if statuses == {"FINISHED"} else "FAILED")
