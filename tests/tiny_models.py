@@ -5,8 +5,14 @@ from collections.abc import Sequence
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -18,7 +24,7 @@ from transformers import (
 )
 
 VOCABULARY = 300
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2")
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2", "gemma2", "granite", "cohere")  # the last three scale or cap logits
 
 # Chat templates in the manner of well-known ones: name -> (template, special tokens, end token).
 TEMPLATES = {
@@ -115,7 +121,13 @@ def tiny_model(architecture: str, positions: int = 256, seed: int = 0) -> PreTra
     }
     if architecture == "llama":
         return LlamaForCausalLM(LlamaConfig(**shared)).eval()
+    if architecture == "gemma2":
+        return Gemma2ForCausalLM(Gemma2Config(final_logit_softcapping=3.0, **shared)).eval()
+    del shared["head_dim"]
+    if architecture == "granite":
+        return GraniteForCausalLM(GraniteConfig(logits_scaling=4.0, **shared)).eval()
+    if architecture == "cohere":
+        return CohereForCausalLM(CohereConfig(logit_scale=0.25, **shared)).eval()
     if architecture == "qwen2":
-        del shared["head_dim"]
         return Qwen2ForCausalLM(Qwen2Config(**shared)).eval()
-    return Qwen3ForCausalLM(Qwen3Config(**shared)).eval()
+    return Qwen3ForCausalLM(Qwen3Config(head_dim=8, **shared)).eval()

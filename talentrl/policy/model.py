@@ -53,26 +53,27 @@ def load_model(source: str | Path, precision: Precision = "float32") -> PreTrain
         names = sorted(info["missing_keys"])
         raise InputError(f"{source}: {len(names)} weights are missing, the first is {names[0]!r}")
     if precision == "bfloat16":
-        _multiply_in_bfloat16(model.get_decoder())
+        _set_autocast(model.get_decoder(), True)
+        _set_autocast(model.get_output_embeddings(), False)
     return cast(PreTrainedModel, model).eval()
 
 
-def _multiply_in_bfloat16(module: Any) -> None:
-    """Let a module's forward passes, and so their gradients, run under autocast."""
+def _set_autocast(module: Any, enabled: bool) -> None:
+    """Let a module's forward passes, and so their gradients, run with or without bfloat16's autocast."""
     forward = module.forward
 
     @functools.wraps(forward)
     def autocast_forward(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(module.device.type, torch.bfloat16):
+        with torch.autocast(next(module.parameters()).device.type, torch.bfloat16, enabled=enabled):
             return forward(*args, **kwargs)
 
     module.forward = autocast_forward
-    module.multiplies_in = torch.bfloat16
+    module.autocasts = enabled
 
 
 def multiplies_in_bfloat16(model: PreTrainedModel) -> bool:
     """Whether `load_model` loaded it with that precision."""
-    return getattr(model.get_decoder(), "multiplies_in", torch.float32) == torch.bfloat16
+    return getattr(model.get_decoder(), "autocasts", False)
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:

@@ -114,8 +114,7 @@ class TransformersEngine:
         if len(prompts) > 1 and any(_shared(prompt, known)[1] < len(common) for prompt in prompts):
             _, cache, mask = self._extend([common], known)
             known = [*known, *_keep([common], cache, mask)]
-        hidden, cache, mask = self._extend(prompts, known)
-        logits = self._logits(hidden)
+        logits, cache, mask = self._extend(prompts, known)
         place = {key: i for i, key in enumerate(distinct)}
         fan_out = torch.tensor([place[tuple(row.prompt)] for row in rows], device=mask.device)
         cache.batch_select_indices(fan_out)
@@ -124,8 +123,8 @@ class TransformersEngine:
     def _extend(self, prompts: list[list[int]], known: list[_Kept]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
         """Forward the tokens of `prompts` that no kept conversation holds.
 
-        Returns the last hidden state (B, hidden), the cache, and its column mask (B, columns). The known part
-        is padded on the left and the new part on the right, so every query has a column to attend to.
+        Returns the logits after the last token (B, vocabulary), the cache, and its column mask (B, columns). The
+        known part is padded on the left and the new part on the right, so every query has a column to attend to.
         """
         shared = [_shared(prompt, known) for prompt in prompts]
         past_lengths = [min(length, len(prompt) - 1) for (_, length), prompt in zip(shared, prompts, strict=True)]
@@ -141,11 +140,8 @@ class TransformersEngine:
             positions[i, : len(tokens)] = torch.arange(length, length + len(tokens))
             mask[i, past - length : past + len(tokens)] = 1
         cache = _assemble([kept for kept, _ in shared], past_lengths, past)
-        output = self.model.get_decoder()(
-            input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True
-        )
         last = torch.tensor([len(tokens) - 1 for tokens in new], device=device)
-        return output.last_hidden_state[torch.arange(len(prompts), device=device), last], cache, mask
+        return self._forward(ids, positions, mask, cache, last), cache, mask
 
     def _decode(self, batch: _Batch, sampling: Sampling) -> list[_Kept]:
         """Sample until every row has stopped; return what to keep of them."""
@@ -162,20 +158,29 @@ class TransformersEngine:
                 [[len(row.prompt) + len(row.token_ids) - 1] for row in batch.rows], device=tokens.device
             )
             batch.mask = torch.cat([batch.mask, torch.ones_like(batch.mask[:, :1])], dim=1)
-            output = self.model.get_decoder()(
-                input_ids=tokens[:, None],
-                attention_mask=batch.mask,
-                position_ids=positions,
-                cache=batch.cache,
-                use_cache=True,
-            )
-            batch.next_logits = self._logits(output.last_hidden_state[:, -1])
+            last = torch.zeros_like(tokens)
+            batch.next_logits = self._forward(tokens[:, None], positions, batch.mask, batch.cache, last)
         return kept + self._retire(batch, [])
 
-    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The next token's logits (B, vocabulary) in float32."""
-        with torch.autocast(hidden.device.type, enabled=False):
-            logits: torch.Tensor = self.model.get_output_embeddings()(hidden.float())
+    def _forward(
+        self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache, last: torch.Tensor
+    ) -> torch.Tensor:
+        """The logits (B, vocabulary) after column `last[i]` of each row i.
+
+        They come from the model's own forward pass, since some architectures scale or cap what their output embeddings
+        give; these see no other column, whose logits would take most of the memory.
+        """
+
+        def take_last(_: torch.nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+            return inputs[0][torch.arange(len(last), device=last.device), last]
+
+        hook = self.model.get_output_embeddings().register_forward_pre_hook(take_last)
+        try:
+            logits: torch.Tensor = self.model(
+                input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True
+            ).logits
+        finally:
+            hook.remove()
         return logits
 
     def _sample(self, batch: _Batch, sampling: Sampling) -> torch.Tensor:
