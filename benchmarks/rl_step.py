@@ -64,7 +64,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     import torch
     from datasets import Dataset
 
-    from talentrl.config import RlSection
+    from talentrl.config import ModelSection, RlSection
     from talentrl.learning.rl import grpo_arguments
 
     torch.set_num_threads(options.threads)
@@ -76,7 +76,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     tokens = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = grpo_arguments(settings, group, MAXIMUM, 0, Path(folder))
+        arguments = grpo_arguments(settings, ModelSection(), group, MAXIMUM, 0, Path(folder))
         arguments.save_strategy = "no"
         arguments.disable_tqdm = True
         tasks = [f"task-{number}" for number in range(options.tasks)]

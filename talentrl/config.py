@@ -16,6 +16,7 @@ from talentrl.errors import InputError
 from talentrl.files import atomic_path
 
 PositiveInt = Annotated[int, Field(gt=0)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
@@ -49,6 +50,13 @@ class ModelSection(Section):
     """Longest conversation in tokens; a rollout that would pass it stops with `token_limit`."""
     precision: Precision = "float32"
     """Of the transformer layers' products, in training and rollouts; weights, logits and optimiser are in float32."""
+    lora_rank: NonNegativeInt = 0
+    """Rank of LoRA adapters beside all linear layers, the only weights trained; merged into the checkpoint. 0: all
+    weights are trained, which takes 16 bytes a parameter (weights, gradients, Adam's moments) instead of some 4."""
+    lora_alpha: PositiveInt = 32
+    """What adapters are scaled by, times their rank."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass instead of keeping them: less memory, about a third more time."""
     matmul_precision: Literal["highest", "high", "medium"] = "medium"
     """`torch.set_float32_matmul_precision`. On processors with AVX-512, `medium` lets oneDNN multiply, twice as fast on
     AMD and still in float32; where there are bfloat16 tiles (AMX) it uses them."""

@@ -33,7 +33,9 @@ def run(params: Params, run: Run) -> None:
     run.tag("skillbank.digest", runner.bank.digest)
     # Tasks without a demonstration: what the supervised stage has not seen.
     tasks = TaskSet.read(layout.TASKS).split("train")[params.demos.tasks :]
-    history, episodes = train_rl(runner, tasks, params.rl, seed, scratch, layout.RL / str(seed), [StepMetrics(run.log)])
+    history, episodes = train_rl(
+        runner, tasks, params.rl, seed, scratch, layout.RL / str(seed), [StepMetrics(run.log)], params.model
+    )
     online = [entry for entry in history if "loss" in entry]
     write_history(layout.METRICS / "history" / f"rl-{seed}.json", online)
     write_history(layout.METRICS / "history" / f"replay-{seed}.json", history[len(online) :])

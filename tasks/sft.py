@@ -36,7 +36,7 @@ def run(params: Params, run: Run) -> None:
         scratch,
         layout.SFT / str(seed),
         [StepMetrics(run.log)],
-        params.model.precision,
+        params.model,
     )
     write_history(layout.METRICS / "history" / f"sft-{seed}.json", history)
     shutil.rmtree(scratch)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from talentrl.config import RlSection, SftSection
+from talentrl.config import ModelSection, RlSection, SftSection
 
 REINFORCEMENT_SCHEDULE: dict[str, Any] = {
     "lr_scheduler_type": "cosine_warmup_with_min_lr",  # the others make no step of the first
@@ -12,7 +12,7 @@ REINFORCEMENT_SCHEDULE: dict[str, Any] = {
 """The learning rate of RL and of its replay: up during the warm-up, then down a cosine to a tenth."""
 
 
-def shared_arguments(settings: SftSection | RlSection, seed: int, scratch: Path) -> dict[str, Any]:
+def shared_arguments(settings: SftSection | RlSection, model: ModelSection, seed: int, scratch: Path) -> dict[str, Any]:
     """Arguments of `TrainingArguments` and TRL's subclasses: seeds, checkpoints in `scratch`, every step logged."""
     return {
         "output_dir": str(scratch),
@@ -26,6 +26,7 @@ def shared_arguments(settings: SftSection | RlSection, seed: int, scratch: Path)
         "logging_nan_inf_filter": False,  # a loss that is no number is to be seen
         "report_to": "none",
         "bf16": False,
-        "gradient_checkpointing": False,
+        "gradient_checkpointing": model.gradient_checkpointing,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
         "dataloader_pin_memory": False,
     }

@@ -16,7 +16,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import RlSection
+from talentrl.config import ModelSection, RlSection
 from talentrl.learning.advantages import routing_advantages
 from talentrl.learning.arguments import REINFORCEMENT_SCHEDULE, shared_arguments
 from talentrl.learning.resuming import EpochOrder, train_or_resume
@@ -55,6 +55,7 @@ def replay(
     seed: int,
     scratch: Path,
     callbacks: list[Any] | None = None,
+    model_settings: ModelSection = ModelSection(),
 ) -> list[dict[str, float]]:
     """Train the router of `runner`'s model on `examples`, `settings.replay_epochs` times each.
 
@@ -73,7 +74,7 @@ def replay(
         data_collator=lambda batch: {"contrasts": batch},
         callbacks=callbacks,
         args=TrainingArguments(
-            **shared_arguments(settings, seed, scratch),
+            **shared_arguments(settings, model_settings, seed, scratch),
             **REINFORCEMENT_SCHEDULE,
             num_train_epochs=settings.replay_epochs,
             per_device_train_batch_size=settings.replay_batch,
@@ -113,14 +114,14 @@ class _ReplayTrainer(Trainer):
         objective = torch.zeros(())
         values = []
         for contrast, logprobs_A in zip(batch, arms, strict=True):
-            returns_A = torch.tensor(contrast.returns, device=logprobs_A.device)
-            tempered_A = torch.softmax(logprobs_A.detach() / self._settings.routing_temperature, 0)
+            returns_A, policy_A = torch.tensor(contrast.returns), logprobs_A.detach().cpu()
+            tempered_A = torch.softmax(policy_A / self._settings.routing_temperature, 0)
             routed_1A = torch.ones(1, len(returns_A), dtype=torch.bool)
             advantages_A = routing_advantages(
                 self._settings.estimator, returns_A[None, :, None], routed_1A, ~routed_1A, tempered_A[None]
             )[0]
-            objective = objective + (advantages_A * logprobs_A).sum()
-            values.append(float((torch.softmax(logprobs_A.detach(), 0) * returns_A).sum()))
+            objective = objective + (advantages_A.to(logprobs_A.device) * logprobs_A).sum()
+            values.append(float((torch.softmax(policy_A, 0) * returns_A).sum()))
         self._value = sum(values) / len(values)
         return -objective / self._settings.replay_batch
 

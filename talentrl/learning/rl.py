@@ -19,9 +19,8 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import RlSection
+from talentrl.config import ModelSection, RlSection
 from talentrl.errors import InputError
-from talentrl.files import atomic_path
 from talentrl.learning.advantages import POLICY_WEIGHTED
 from talentrl.learning.arguments import REINFORCEMENT_SCHEDULE, shared_arguments
 from talentrl.learning.arms import (
@@ -35,8 +34,9 @@ from talentrl.learning.arms import (
 from talentrl.learning.callbacks import CollapseMonitor
 from talentrl.learning.replay import contrasts, replay
 from talentrl.learning.resuming import EpochOrder, train_or_resume
-from talentrl.policy.model import freeze_lower_layers
+from talentrl.policy.model import save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
+from talentrl.policy.trainable import set_trainable
 from talentrl.policy.transformers_engine import TransformersEngine
 from talentrl.rollouts.episode import episodes_frame, read_episodes, write_episodes
 from talentrl.rollouts.interventions import derive_seed
@@ -51,6 +51,7 @@ def train_rl(
     scratch: Path,
     output: Path,
     callbacks: list[Any] | None = None,
+    model_settings: ModelSection = ModelSection(),
 ) -> tuple[list[dict[str, float]], pl.DataFrame]:
     """Train the model in `runner`'s engine on `tasks`; write it to `output`.
 
@@ -70,7 +71,7 @@ def train_rl(
     group = _checked_group(settings, tasks, len(runner.bank.talents))
     engine = runner.engine
     assert isinstance(engine, TransformersEngine)
-    freeze_lower_layers(engine.model, settings.frozen_layers)
+    engine.model = set_trainable(engine.model, model_settings, settings.frozen_layers, seed)
     trainer = TalentGRPOTrainer(
         model=engine.model,
         processing_class=engine.tokenizer,
@@ -80,7 +81,7 @@ def train_rl(
         settings=settings,
         episodes_folder=scratch / "episodes",
         callbacks=[*(callbacks or []), CollapseMonitor(settings.tasks)],
-        args=grpo_arguments(settings, group, runner.limits.max_tokens, seed, scratch),
+        args=grpo_arguments(settings, model_settings, group, runner.limits.max_tokens, seed, scratch),
     )
     train_or_resume(trainer, scratch)
     steps = [
@@ -91,18 +92,19 @@ def train_rl(
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     examples = contrasts(episodes, trainer.tasks, settings.reward) if settings.replay_epochs else []
     if examples:
-        replayed = replay(runner, examples, settings, seed, scratch / "replay", callbacks)
+        replayed = replay(runner, examples, settings, seed, scratch / "replay", callbacks, model_settings)
         history += [{**entry, "step": len(history) + entry["step"]} for entry in replayed]
-    with atomic_path(output) as temporary:
-        engine.model.save_pretrained(temporary)  # safetensors only: nothing pickled
-        engine.tokenizer.save_pretrained(temporary)
+    save_model(engine.model, engine.tokenizer, output)
     return history, episodes
 
 
-def grpo_arguments(settings: RlSection, group: int, max_tokens: int, seed: int, scratch: Path) -> GRPOConfig:
+def grpo_arguments(
+    settings: RlSection, model: ModelSection, group: int, max_tokens: int, seed: int, scratch: Path
+) -> GRPOConfig:
     """TRL's configuration: a micro-batch is one task's `group` of rollouts, a step is `settings.tasks` of them."""
     return GRPOConfig(
-        **(shared_arguments(settings, seed, scratch) | {"save_total_limit": None}),  # CollapseMonitor removes old ones
+        **shared_arguments(settings, model, seed, scratch)
+        | {"save_total_limit": None},  # CollapseMonitor removes old ones
         **REINFORCEMENT_SCHEDULE,
         max_steps=settings.steps,
         per_device_train_batch_size=group,

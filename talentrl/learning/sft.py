@@ -14,12 +14,12 @@ import polars as pl
 import torch
 from trl import SFTConfig, SFTTrainer
 
-from talentrl.config import Precision, SftSection
-from talentrl.files import atomic_path
+from talentrl.config import ModelSection, SftSection
 from talentrl.learning.arguments import shared_arguments
 from talentrl.learning.resuming import train_or_resume
-from talentrl.policy.model import freeze_lower_layers, load_model, load_tokenizer
+from talentrl.policy.model import load_model, load_tokenizer, save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
+from talentrl.policy.trainable import set_trainable
 
 _IGNORED = -100
 
@@ -53,7 +53,7 @@ def train_sft(
     scratch: Path,
     output: Path,
     callbacks: list[Any] | None = None,
-    precision: Precision = "float32",
+    model_settings: ModelSection = ModelSection(),
 ) -> list[dict[str, float]]:
     """Fine-tune the model in `base` on the conversations of `episodes`; write it to `output`.
 
@@ -67,8 +67,8 @@ def train_sft(
     """
     from datasets import Dataset
 
-    model, tokenizer = load_model(base, precision), load_tokenizer(base)
-    freeze_lower_layers(model, settings.frozen_layers)
+    model = set_trainable(load_model(base, model_settings.precision), model_settings, settings.frozen_layers, seed)
+    tokenizer = load_tokenizer(base)
     rows = training_rows(episodes, seed)
     (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
     micro_batch = math.gcd(settings.batch, together)  # one task's conversations: a tree whose trunk is their prompt
@@ -78,7 +78,7 @@ def train_sft(
         train_dataset=Dataset.from_list(rows),
         callbacks=callbacks,
         args=SFTConfig(
-            **shared_arguments(settings, seed, scratch),
+            **shared_arguments(settings, model_settings, seed, scratch),
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=micro_batch,
             gradient_accumulation_steps=settings.batch // micro_batch,
@@ -88,9 +88,7 @@ def train_sft(
         ),
     )
     train_or_resume(trainer, scratch)
-    with atomic_path(output) as temporary:
-        model.save_pretrained(temporary)  # safetensors only: nothing pickled
-        tokenizer.save_pretrained(temporary)
+    save_model(model, tokenizer, output)
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 

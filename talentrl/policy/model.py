@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from accelerate import PartialState
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -30,13 +31,21 @@ def fetch_model(source: str, output: Path) -> None:
         model, tokenizer = _read_gguf(_packaged_gguf(source.removeprefix(PACKAGE_PREFIX)))
     else:
         model, tokenizer = load_model(source), load_tokenizer(source)
+    save_model(model, tokenizer, output)
+
+
+def save_model(model: Any, tokenizer: PreTrainedTokenizerBase, output: Path) -> None:
+    """Write a model, LoRA adapters merged into its weights, and its tokenizer to the folder `output`."""
+    whole = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
     with atomic_path(output) as temporary:
-        model.save_pretrained(temporary)
+        whole.save_pretrained(temporary)  # safetensors only: nothing pickled
         tokenizer.save_pretrained(temporary)
 
 
 def load_model(source: str | Path, precision: Precision = "float32") -> PreTrainedModel:
-    """The causal language model in `source`, in evaluation mode. Raises InputError if it is not one.
+    """The causal language model in `source`, in evaluation mode, on this process's accelerator if it has one.
+
+    Raises InputError if there is none in `source`.
 
     Its weights are float32. With `bfloat16`, its transformer layers multiply in that precision, not its output
     embeddings: log-probabilities stay comparable between sampler and trainer.
@@ -55,7 +64,7 @@ def load_model(source: str | Path, precision: Precision = "float32") -> PreTrain
     if precision == "bfloat16":
         _set_autocast(model.get_decoder(), True)
         _set_autocast(model.get_output_embeddings(), False)
-    return cast(PreTrainedModel, model).eval()
+    return cast(PreTrainedModel, model).to(PartialState().device).eval()
 
 
 def _set_autocast(module: Any, enabled: bool) -> None:
@@ -86,23 +95,6 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     if not tokenizer.chat_template:
         raise InputError(f"{source}: the tokenizer has no chat template, expected an instruction-tuned model")
     return tokenizer
-
-
-def freeze_lower_layers(model: PreTrainedModel, count: int) -> None:
-    """Stop gradients in the embeddings and the lowest `count` transformer layers, for any model with `layers`.
-
-    Tied output embeddings are frozen with the input ones.
-
-    Raises:
-        InputError: the model has no more than `count` layers.
-    """
-    if count == 0:
-        return
-    layers: Any = model.get_decoder().layers
-    if count >= len(layers):
-        raise InputError(f"frozen_layers: found {count}, expected fewer than the model's {len(layers)} layers")
-    for module in (model.get_input_embeddings(), *layers[:count]):
-        module.requires_grad_(False)
 
 
 def _check_folder(source: str | Path) -> None:

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import tiny_model
 
 from talentrl.errors import InputError
-from talentrl.policy.model import fetch_model, freeze_lower_layers, load_model, load_tokenizer
+from talentrl.policy.model import fetch_model, load_model, load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -102,23 +102,6 @@ def test_a_fetch_that_fails_leaves_nothing(source, tmp_path):
         fetch_model(source, tmp_path / "model")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_frozen_layers_get_no_gradient():
-    model = tiny_model("llama")
-    freeze_lower_layers(model, 1)
-    model(torch.tensor([[1, 2, 3]])).logits.sum().backward()
-    assert model.model.embed_tokens.weight.grad is None
-    assert all(p.grad is None for p in model.model.layers[0].parameters())
-    assert all(p.grad is not None for p in model.model.layers[1].parameters())
-
-
-def test_freezing_all_layers_is_refused():
-    model = tiny_model("llama")
-    with pytest.raises(InputError, match="frozen_layers: found 2, expected fewer than the model's 2 layers"):
-        freeze_lower_layers(model, 2)
-    freeze_lower_layers(model, 0)
-    assert all(p.requires_grad for p in model.parameters())
 
 
 def test_bfloat16_multiplies_in_the_layers_alone(folder):
