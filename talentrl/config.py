@@ -8,7 +8,7 @@ A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it rew
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -358,14 +358,21 @@ def _explain(problem: Any, root: type[Section]) -> str:
     key = ".".join(location)
     if problem["type"] == "extra_forbidden":
         section: Any = root
-        for part in location[:-1]:
-            section = section.model_fields[part].annotation
+        for part in problem["loc"][:-1]:
+            section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
         near = difflib.get_close_matches(location[-1], section.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"expected one of {sorted(section.model_fields)}"
         return f"unknown key {key!r}; {hint}"
+    if problem["type"] == "missing":
+        return f"missing key {key!r}"
+    found = repr(problem["input"])
+    if location[-1:] == ["[key]"]:  # the fault is in a name, not in what it holds
+        key, found = ".".join(location[:-2]), f"key {found}"
     expected = {
         "model_type": "a mapping of keys to values",
+        "dict_type": "a mapping of keys to values",
         "too_short": "at least one item",
         "invalid_key": "a name as key",
+        "string_pattern_mismatch": f"text that matches {problem.get('ctx', {}).get('pattern')}",
     }.get(problem["type"], problem["msg"].removeprefix("Input should be "))
-    return f"{key}: found {problem['input']!r}, expected {expected}"
+    return f"{key}: found {found}, expected {expected}"

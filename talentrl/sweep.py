@@ -55,7 +55,7 @@ def load_sweep(path: Path, params: Params) -> Sweep:
 
     Raises:
         InputError: the file is missing or broken, it has no rows, a key is unknown or a value bad, the reference is
-            no row, or two rows have the same settings; the message names the row.
+            no row or is not evaluated as `rl`, or two rows have the same settings; the message names the row.
     """
     file = validated(SweepFile, read_yaml(path), str(path))
     if file.reference not in file.rows:
@@ -67,4 +67,9 @@ def load_sweep(path: Path, params: Params) -> Sweep:
         if twin := next((other.name for other in rows.values() if other.params == row.params), None):
             raise InputError(f"{path}: row {name}: has the settings of row {twin}, expected other ones")
         rows[name] = row
+    if "rl" not in (systems := rows[file.reference].params.evaluate.systems):
+        raise InputError(
+            f"{path}: row {file.reference}: evaluate.systems: found {systems}, expected rl among them: "
+            "the other rows are compared with it"
+        )
     return Sweep(path.stem, file.target, file.reference, rows)

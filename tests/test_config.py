@@ -56,6 +56,12 @@ def problems(path):
         ("seed: null", "seed: found None, expected a valid integer"),
         ("rl: null", "rl: found None, expected a mapping of keys to values"),
         ("rl: 3", "rl: found 3, expected a mapping of keys to values"),
+        ("retrieval: {index_prefix: A}", "retrieval.index_prefix: found 'A', expected text that matches ^[a-z0-9]"),
+        ("tasks: {pooled: [{benchmark: nq}]}", "missing key 'tasks.pooled.0.path'"),
+        (
+            "tasks: {pooled: [{benchmark: nq, path: a, pth: b}]}",
+            "unknown key 'tasks.pooled.0.pth'; did you mean 'path'?",
+        ),
         ("1: 2", "1: found 1, expected a name as key"),
         ("[]", "found list, expected a mapping of sections"),
         ("", "found NoneType, expected a mapping of sections"),
