@@ -91,6 +91,10 @@ def test_what_may_be_left_out(write):
             "reference: a\nrows: {a: {rl: {interventions: [null]}}}",  # YAML's null, where its name was meant
             "row a: rl.interventions.0: found None, expected 'null', 'strategy_only' or 'skills_only'",
         ),
+        (
+            "reference: a\nrows: {a: {}, b: {rl: {arms: 0}}}",  # before any row trains, not hours later
+            "row b: rl.arms and rl.rollouts: found 0 a task, expected at least two rollouts to compare",
+        ),
         # Rows beside each other.
         (
             "reference: a\nrows: {a: {seed: 1}, b: {seed: 2}, c: {seed: 1}}",

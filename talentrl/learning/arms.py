@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import Estimator, RlSection
+from talentrl.config import POLICY_WEIGHTED, Estimator, RlSection
 from talentrl.errors import TrainingStopped
-from talentrl.learning.advantages import POLICY_WEIGHTED, execution_advantages, routing_advantages, row_coefficients
+from talentrl.learning.advantages import execution_advantages, routing_advantages, row_coefficients
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner, Routing

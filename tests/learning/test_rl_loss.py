@@ -177,7 +177,7 @@ class Mute:
         ({"tasks": 3}, r"rl\.tasks: found 3 a step, but there are 2 tasks"),
         ({"estimator": "contrast_null"}, r"rl\.interventions: found \[\], but estimator contrast_null"),
         ({"kl": 0.1, "temperature": 0.5}, r"rl\.temperature: found 0\.5 with rl\.kl 0\.1, expected 1"),
-        ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found one rollout a task"),
+        ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found 1 a task, expected at least two"),
     ],
 )
 def test_settings_that_would_train_nothing_are_one_clear_line(
