@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from talentrl.bank.bank import SkillBank
 from talentrl.config import Params, load_params
 from talentrl.errors import InputError
+from talentrl.learning.arms import arms_per_task
 from talentrl.sweep import Sweep, load_sweep
 
 REPOSITORY = Path(__file__).parents[1]
@@ -151,3 +153,28 @@ def test_a_shipped_sweep_loads(path):
     sweep = shipped(path)
     assert sweep.reference in sweep.rows
     assert all(len(row.params.evaluate.systems) == len(set(row.params.evaluate.systems)) for row in sweep.rows.values())
+
+
+ABLATIONS = shipped(REPOSITORY / "sweeps" / "ablations.yaml")
+TALENTS = len(SkillBank.load(REPOSITORY / "banks" / "search_qa").talents)
+
+
+@pytest.mark.parametrize("row", ABLATIONS.rows.values(), ids=ABLATIONS.rows)
+def test_an_ablation_has_the_budget_of_the_reference(row):
+    """Rollouts, supervised steps, demonstrated tasks, and the tasks that are trained and tested on."""
+    params, reference = row.params, ABLATIONS.rows["reference"].params
+    assert params.rl.steps * params.rl.tasks * arms_per_task(params.rl, TALENTS) * params.rl.rollouts == 480
+    assert params.sft.epochs * (1 + params.demos.forced_arms) == 3  # conversations of a task, times passes
+    assert params.demos.tasks == reference.demos.tasks
+    assert (params.rl.steps, params.rl.tasks) == (reference.rl.steps, reference.rl.tasks)
+    assert params.evaluate.model_copy(update={"systems": reference.evaluate.systems}) == reference.evaluate
+    same = ("seed", "seeds", "model", "bank", "tasks")
+    assert params.model_dump(include=set(same)) == reference.model_dump(include=set(same))
+
+
+def test_an_ablation_changes_one_part():
+    """Which sections a row touches; only training without any talent takes several."""
+    touched = {row.name: set(row.changes) for row in ABLATIONS.rows.values()}
+    assert touched.pop("reference") == {"evaluate"}  # more systems
+    assert touched.pop("flat") == {"demos", "sft", "rl", "evaluate"}
+    assert all(len(sections) == 1 for sections in touched.values())
