@@ -264,6 +264,19 @@ def test_step_metrics_hand_worked(runner: ToyRunner) -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
+def test_a_talent_that_is_drawn_twice_counts_once(runner: ToyRunner) -> None:
+    """Arms blue, blue, gold with probabilities .6, .6, .2 and means 1, 0, 1: the drawn talents have .8, of which blue's
+    .6 earn .5 and gold's .2 earn 1."""
+    arms, _ = collected(runner, tasks=1, estimator="terminal", arms=3, rollouts=1)
+    talents, returns = ["blue", "blue", "gold"], [1.0, 0.0, 1.0]
+    for episode, talent, value in zip(arms.episodes, talents, returns, strict=True):
+        episode.talent, episode.arm_id, episode.value = talent, f"routed:{talent}", value
+    arms.probabilities_TA = torch.tensor([[0.6, 0.6, 0.2]])
+    found = step_metrics(arms)
+    assert found["routing/probability_of_drawn"] == pytest.approx(0.8)
+    assert found["routing/regret"] == pytest.approx(1 - (0.6 * 0.5 + 0.2) / 0.8)
+
+
 def test_metrics_of_the_policy_hand_worked(runner: ToyRunner) -> None:
     """Two tasks: an even choice between two talents that are tagged half of the time, and a sure one."""
     arms, _ = collected(runner)
