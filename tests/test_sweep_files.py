@@ -121,6 +121,13 @@ def test_a_missing_file(tmp_path):
     assert problem(tmp_path / "none.yaml") == "no such file"
 
 
+@pytest.mark.parametrize("name", ["My sweep", "a.v2", "_a"])
+def test_a_file_name_that_cannot_name_the_sweep(write, name):
+    path = write("reference: a\nrows: {a: {}}")
+    path = path.rename(path.with_name(f"{name}.yaml"))
+    assert problem(path) == f"found the file name {name!r}, expected text that matches ^[a-z0-9][a-z0-9_-]*$"
+
+
 def test_all_problems_of_a_row_are_listed(write):
     path = write("reference: a\nrows: {a: {seed: -1, rl: {stepz: 1}}}")
     with pytest.raises(InputError) as caught:
