@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import ValidationError
 
 from talentrl import layout
-from talentrl.config import System
+from talentrl.config import Params, System
 from talentrl.errors import InputError
 from talentrl.evaluation.statistics import compare_paired, mean_interval
 from talentrl.evaluation.summary import return_name, task_values
@@ -38,10 +39,17 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def is_finished(folder: Path, row: Row) -> bool:
-    """Whether `folder` holds the results of `row` with its settings of now."""
+    """Whether `folder` holds the results of `row` with its settings of now.
+
+    A key that came after the row ran counts with its default; a key that is gone makes other settings.
+    """
     path = folder / RECORD
-    # Settings go through JSON once, as those in the record did.
-    return path.is_file() and _read_json(path)["params"] == json.loads(json.dumps(row.params.model_dump()))
+    if not path.is_file():
+        return False
+    try:
+        return Params.model_validate(_read_json(path)["params"]) == row.params
+    except ValidationError:
+        return False
 
 
 def ablation_table(sweep: Sweep, folder: Path) -> pl.DataFrame:

@@ -169,6 +169,22 @@ def test_a_row_whose_settings_changed_has_not_run(sweep, runs):
     assert not any(is_finished(runs / row.name, row) for row in others.rows.values())
 
 
+def test_keys_of_params_that_come_and_go(sweep, runs):
+    """A record from before a key existed counts with the key's default, one with a key that is gone does not count."""
+    plan = sweep()
+    row = plan.rows["one_step"]
+    finish(runs, row, {"rl": BASE})
+    record = json.loads((runs / "one_step" / RECORD).read_text())
+    del record["params"]["rl"]["start"], record["params"]["rollout"]
+    write_text(runs / "one_step" / RECORD, json.dumps(record))
+    assert is_finished(runs / "one_step", row)
+    other = sweep(ROWS.replace("steps: 1", "steps: 1, start: model")).rows["one_step"]
+    assert not is_finished(runs / "one_step", other)
+    record["params"]["rl"]["group"] = 8
+    write_text(runs / "one_step" / RECORD, json.dumps(record))
+    assert not is_finished(runs / "one_step", row)
+
+
 def test_infinity_and_lists_are_the_same_settings_when_read_again(sweep, runs):
     plan = sweep("reference: a\nrows: {a: {retrieval: {prior_weight: .inf}, seeds: [3, 4]}}")
     finish(runs, plan.rows["a"], {"rl": [{"t": 1}, {"t": 1}]})
