@@ -8,9 +8,9 @@ A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it rew
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from talentrl.errors import InputError
 from talentrl.files import atomic_path
@@ -26,6 +26,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Precision = Literal["float32", "bfloat16"]
 Intervention = Literal["routed", "forced", "null", "strategy_only", "skills_only", "tag_only"]
 Estimator = Literal["contrast_distinct", "contrast_loo", "contrast_null", "all_action", "terminal", "shared"]
+POLICY_WEIGHTED: frozenset[Estimator] = frozenset({"contrast_distinct", "all_action"})
+"""Estimators that weight a task's arms by the policy: a sum over arms, where the others are means over spans."""
 Benchmark = Literal[
     "atlas", "nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "alfworld", "webshop"
 ]
@@ -230,6 +232,31 @@ class RlSection(Section):
     """Contrasts a replay step."""
     save_steps: PositiveInt = 4
 
+    def problem(self) -> str | None:
+        """Why these settings together train nothing, or not what they say, in one line; None if they are sound."""
+        if self.kl and self.temperature != 1:
+            return (
+                f"rl.temperature: found {self.temperature} with rl.kl {self.kl}, expected 1: "
+                "the penalty compares with the SFT checkpoint at temperature 1"
+            )
+        if self.replay_epochs and self.estimator not in POLICY_WEIGHTED:
+            return (
+                f"rl.replay_epochs: found {self.replay_epochs} with rl.estimator {self.estimator}, expected 0: "
+                f"only the gradients of {' and '.join(sorted(POLICY_WEIGHTED))} stay bounded when they are taken again"
+            )
+        if self.estimator == "contrast_null" and "null" not in self.interventions:
+            return f"rl.interventions: found {self.interventions}, but estimator contrast_null compares with `null`"
+        if self.estimator == "all_action":  # takes every talent, whatever `arms` says
+            return None
+        if not self.arms and {*self.interventions} - {"null"}:
+            return (
+                f"rl.interventions: found {self.interventions} with rl.arms 0, expected `null` alone: "
+                "the others repeat a drawn talent in part"
+            )
+        if (group := (self.arms + len(self.interventions)) * self.rollouts) < 2:
+            return f"rl.arms and rl.rollouts: found {group} a task, expected at least two rollouts to compare"
+        return None
+
 
 class EvaluateSection(Section):
     """Evaluation on held-out tasks, greedy."""
@@ -256,6 +283,12 @@ class Params(Section):
     sft: SftSection = SftSection()
     rl: RlSection = RlSection()
     evaluate: EvaluateSection = EvaluateSection()
+
+    @model_validator(mode="after")
+    def _sound(self) -> "Params":
+        if problem := self.rl.problem():
+            raise ValueError(problem)
+        return self
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:
@@ -366,14 +399,23 @@ def _explain(problem: Any, root: type[Section]) -> str:
     key = ".".join(location)
     if problem["type"] == "extra_forbidden":
         section: Any = root
-        for part in location[:-1]:
-            section = section.model_fields[part].annotation
+        for part in problem["loc"][:-1]:
+            section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
         near = difflib.get_close_matches(location[-1], section.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"expected one of {sorted(section.model_fields)}"
         return f"unknown key {key!r}; {hint}"
+    if problem["type"] == "value_error":  # from a check of several keys, which names them
+        return str(problem["ctx"]["error"])
+    if problem["type"] == "missing":
+        return f"missing key {key!r}"
+    found = repr(problem["input"])
+    if location[-1:] == ["[key]"]:  # the fault is in a name, not in what it holds
+        key, found = ".".join(location[:-2]), f"key {found}"
     expected = {
         "model_type": "a mapping of keys to values",
+        "dict_type": "a mapping of keys to values",
         "too_short": "at least one item",
         "invalid_key": "a name as key",
+        "string_pattern_mismatch": f"text that matches {problem.get('ctx', {}).get('pattern')}",
     }.get(problem["type"], problem["msg"].removeprefix("Input should be "))
-    return f"{key}: found {problem['input']!r}, expected {expected}"
+    return f"{key}: found {found}, expected {expected}"

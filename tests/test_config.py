@@ -56,6 +56,12 @@ def problems(path):
         ("seed: null", "seed: found None, expected a valid integer"),
         ("rl: null", "rl: found None, expected a mapping of keys to values"),
         ("rl: 3", "rl: found 3, expected a mapping of keys to values"),
+        ("retrieval: {index_prefix: A}", "retrieval.index_prefix: found 'A', expected text that matches ^[a-z0-9]"),
+        ("tasks: {pooled: [{benchmark: nq}]}", "missing key 'tasks.pooled.0.path'"),
+        (
+            "tasks: {pooled: [{benchmark: nq, path: a, pth: b}]}",
+            "unknown key 'tasks.pooled.0.pth'; did you mean 'path'?",
+        ),
         ("1: 2", "1: found 1, expected a name as key"),
         ("[]", "found list, expected a mapping of sections"),
         ("", "found NoneType, expected a mapping of sections"),
@@ -71,6 +77,62 @@ def test_a_fault_names_its_key_what_was_found_and_what_is_expected(write, text, 
     found = problems(write(text))
     assert len(found) == 1
     assert found[0].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "rl: {kl: 0.1}",
+            "rl.temperature: found 0.5 with rl.kl 0.1, expected 1: "
+            "the penalty compares with the SFT checkpoint at temperature 1",
+        ),
+        (
+            "rl: {estimator: shared}",
+            "rl.replay_epochs: found 4 with rl.estimator shared, expected 0: "
+            "only the gradients of all_action and contrast_distinct stay bounded when they are taken again",
+        ),
+        (
+            "rl: {estimator: contrast_null, replay_epochs: 0}",
+            "rl.interventions: found [], but estimator contrast_null compares with `null`",
+        ),
+        (
+            "rl: {arms: 0, interventions: ['null', strategy_only]}",
+            "rl.interventions: found ['null', 'strategy_only'] with rl.arms 0, expected `null` alone: "
+            "the others repeat a drawn talent in part",
+        ),
+        ("rl: {arms: 0}", "rl.arms and rl.rollouts: found 0 a task, expected at least two rollouts to compare"),
+        (
+            "rl: {arms: 0, interventions: ['null'], rollouts: 1}",
+            "rl.arms and rl.rollouts: found 1 a task, expected at least two rollouts to compare",
+        ),
+        (
+            "rl: {arms: 1, rollouts: 1}",
+            "rl.arms and rl.rollouts: found 1 a task, expected at least two rollouts to compare",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_in_one_line(write, text, problem):
+    assert problems(write(text)) == [problem]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rl: {arms: 0, interventions: ['null'], rollouts: 2}",
+        "rl: {arms: 1, rollouts: 8}",
+        "rl: {arms: 8, rollouts: 1}",
+        "rl: {arms: 1, rollouts: 1, interventions: [skills_only]}",
+        "rl: {arms: 1, rollouts: 1, estimator: all_action}",  # every talent is an arm
+        "rl: {start: model, execution_baseline: task, reward: f1}",
+        "rl: {kl: 0.1, temperature: 1.0}",
+        "rl: {estimator: contrast_null, interventions: ['null'], replay_epochs: 0}",
+        "evaluate: {systems: [strategy_only, skills_only, tag_only]}",
+        "rollout: {show_strategy: false}",
+    ],
+)
+def test_settings_of_the_ablations(write, text):
+    load_params(write(text))
 
 
 def test_all_problems_are_listed(write):

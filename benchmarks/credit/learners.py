@@ -12,8 +12,8 @@ from scipy.special import softmax
 
 from benchmarks.credit.memory import Memory
 from benchmarks.credit.world import World, draw_fits, play, sample_tasks
-from talentrl.config import Estimator
-from talentrl.learning.advantages import POLICY_WEIGHTED, arm_means, execution_advantages, routing_advantages
+from talentrl.config import POLICY_WEIGHTED, Estimator
+from talentrl.learning.advantages import arm_means, execution_advantages, routing_advantages
 
 STEP_ROLLOUTS = 64
 """Rollouts of one step, whatever their split over tasks and arms."""

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import ValidationError
 
 from talentrl import layout
-from talentrl.config import System
+from talentrl.config import Params, System
+from talentrl.errors import InputError
 from talentrl.evaluation.statistics import compare_paired, mean_interval
 from talentrl.evaluation.summary import return_name, task_values
 from talentrl.files import write_text
@@ -37,10 +39,17 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def is_finished(folder: Path, row: Row) -> bool:
-    """Whether `folder` holds the results of `row` with its settings of now."""
+    """Whether `folder` holds the results of `row` with its settings of now.
+
+    A key that came after the row ran counts with its default; a key that is gone makes other settings.
+    """
     path = folder / RECORD
-    # Settings go through JSON once, as those in the record did.
-    return path.is_file() and json.loads(path.read_text())["params"] == json.loads(json.dumps(row.params.model_dump()))
+    if not path.is_file():
+        return False
+    try:
+        return Params.model_validate(_read_json(path)["params"]) == row.params
+    except ValidationError:
+        return False
 
 
 def ablation_table(sweep: Sweep, folder: Path) -> pl.DataFrame:
@@ -53,6 +62,7 @@ def ablation_table(sweep: Sweep, folder: Path) -> pl.DataFrame:
         InputError: a finished row's file is missing or broken, or two rows were evaluated on different tasks.
     """
     values: dict[tuple[str, str], dict[str, float]] = {}
+    questions: dict[str, dict[str, str]] = {}
     lines: list[dict[str, Any]] = []
     for row in sweep.rows.values():
         place = folder / row.name
@@ -64,6 +74,7 @@ def ablation_table(sweep: Sweep, folder: Path) -> pl.DataFrame:
             if finished:
                 episodes = _episodes(place, row, system)
                 values[row.name, system] = task_values(system, episodes, "return")
+                questions[row.name] = dict(episodes.select("task_id", "instruction").iter_rows())
                 line |= _figures(values[row.name, system]) | _costs(place, row, system)
             lines.append(line)
     reference = values.get((sweep.reference, "rl"))
@@ -72,6 +83,7 @@ def ablation_table(sweep: Sweep, folder: Path) -> pl.DataFrame:
         if reference is not None and key in values and key != (sweep.reference, "rl"):
             names = ("/".join(key), f"{sweep.reference}/rl")
             result = compare_paired(values[key], reference, names)
+            _check_questions(line["row"], questions[line["row"]], sweep.reference, questions[sweep.reference])
             line |= {"difference": result.difference.value, "p_value": result.p_value}
             line |= {"difference_low": result.difference.low, "difference_high": result.difference.high}
     compared = [line for line in lines if line["p_value"] is not None]
@@ -144,15 +156,31 @@ def _figures(values: dict[str, float]) -> dict[str, Any]:
     return {"return": mean.value, "low": mean.low, "high": mean.high, "tasks": mean.n}
 
 
+def _check_questions(row: str, asked: dict[str, str], reference: str, expected: dict[str, str]) -> None:
+    """Task sets of another seed number their tasks alike. Raises InputError where equal ids are different tasks."""
+    if other := [task for task in sorted(asked) if asked[task] != expected[task]]:
+        raise InputError(
+            f"row {row}: task {other[0]!r} is another one than in row {reference}: "
+            f"found {asked[other[0]]!r}, expected {expected[other[0]]!r}"
+        )
+
+
 def _costs(place: Path, row: Row, system: System) -> dict[str, Any]:
-    record = json.loads((place / RECORD).read_text())
+    record = _read_json(place / RECORD)
     costs: dict[str, Any] = {"seeds": len(row.params.seeds), "rollouts": 0, "rl_seconds": 0.0}
     costs["commit"] = record["commit"][:10] + ("+changes" if record["dirty"] else "")
     for seed in row.params.seeds if system not in _UNTRAINED else ():
         costs["rollouts"] += read_episodes(place / layout.RL_EPISODES / f"{seed}.parquet").height
-        steps = json.loads((place / layout.METRICS / "history" / f"rl-{seed}.json").read_text())
+        steps = _read_json(place / layout.METRICS / "history" / f"rl-{seed}.json")
         costs["rl_seconds"] += sum(step.get("step_time", 0.0) for step in steps)
     return costs
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not readable as JSON: {error}") from error
 
 
 def _settings(changes: dict[str, Any], prefix: str = "") -> str:

@@ -9,10 +9,8 @@ term belongs to the execution, the second to the routing (DESIGN §7).
 
 import torch
 
-from talentrl.config import Estimator
+from talentrl.config import POLICY_WEIGHTED, Estimator
 
-POLICY_WEIGHTED = frozenset({"contrast_distinct", "all_action"})
-"""Estimators that weight a task's arms by the policy: a sum over arms, where the others are means over spans."""
 _EPSILON = 1e-4
 _ROUNDING = 1e-6
 """Differences of returns in [0, 1] below this are float32 rounding of equal means. They count as 0, since an

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import Estimator, RlSection
+from talentrl.config import POLICY_WEIGHTED, Estimator, RlSection
 from talentrl.errors import TrainingStopped
-from talentrl.learning.advantages import POLICY_WEIGHTED, execution_advantages, routing_advantages, row_coefficients
+from talentrl.learning.advantages import execution_advantages, routing_advantages, row_coefficients
 from talentrl.rollouts.episode import Episode
 from talentrl.rollouts.interventions import Arm, derive_seed
 from talentrl.rollouts.runner import RolloutRequest, RolloutRunner, Routing
@@ -163,12 +163,13 @@ def step_metrics(arms: Arms) -> dict[str, float]:
     counted_T = usable_TA.any(1)
     best_T = means_TA.masked_fill(~usable_TA, -torch.inf).amax(1)
     worst_T = means_TA.masked_fill(~usable_TA, torch.inf).amin(1)
-    p = arms.probabilities_TA * usable_TA
+    share_TA = arms.probabilities_TA / _times_drawn(arms)
+    p = share_TA * usable_TA
     regret_T = best_T - (p * means_TA.nan_to_num()).sum(1) / p.sum(1).clamp(min=1e-6)
     episodes = arms.episodes
     return {
         "return": float(returns.nanmean()),
-        "routing/probability_of_drawn": float(arms.probabilities_TA.sum(1).mean()),
+        "routing/probability_of_drawn": float(share_TA.sum(1).mean()),
         "routing/regret": float(regret_T[counted_T].mean()),
         "routing/arm_spread": float((best_T - worst_T)[counted_T].mean()),
         "routing/equal_arms": float((best_T == worst_T)[counted_T].float().mean()),
@@ -179,6 +180,14 @@ def step_metrics(arms: Arms) -> dict[str, float]:
         "execution/failed": sum(episode.value is None for episode in episodes) / len(episodes),
         "tokens/sampled": float(sum(episode.sampled_tokens for episode in episodes)),
     }
+
+
+def _times_drawn(arms: Arms) -> torch.Tensor:
+    """How many arms (T, A) of its task have an arm's intervention and talent: independent draws may repeat one."""
+    tasks, count = arms.routed_TA.shape
+    ids = [episode.arm_id for episode in arms.episodes[:: arms.rollouts]]
+    drawn = [Counter(ids[task * count : (task + 1) * count]) for task in range(tasks)]
+    return torch.tensor([drawn[place // count][id] for place, id in enumerate(ids)]).reshape(tasks, count)
 
 
 def _policy_metrics(arms: Arms) -> dict[str, float]:

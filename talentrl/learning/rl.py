@@ -21,7 +21,6 @@ from trl.trainer.utils import split_tensor_dict
 from talentrl.benchmarks.taskset import Task
 from talentrl.config import ModelSection, RlSection
 from talentrl.errors import InputError
-from talentrl.learning.advantages import POLICY_WEIGHTED
 from talentrl.learning.arguments import REINFORCEMENT_SCHEDULE, shared_arguments
 from talentrl.learning.arms import (
     arms_per_task,
@@ -124,29 +123,11 @@ def _checked_group(settings: RlSection, tasks: list[Task], talents: int) -> int:
         raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {len(tasks)} tasks to train on")
     if settings.reward == "f1" and not tasks[0].answers:
         raise InputError(f"rl.reward: found f1, but {tasks[0].benchmark} has no answers; expected `return`")
-    if settings.kl and settings.temperature != 1:
-        raise InputError(
-            f"rl.temperature: found {settings.temperature} with rl.kl {settings.kl}, expected 1: "
-            "the penalty compares with the SFT checkpoint at temperature 1"
-        )
-    if settings.replay_epochs and settings.estimator not in POLICY_WEIGHTED:
-        raise InputError(
-            f"rl.replay_epochs: found {settings.replay_epochs} with rl.estimator {settings.estimator}, expected 0: "
-            f"only the gradients of {' and '.join(sorted(POLICY_WEIGHTED))} stay bounded when they are taken again"
-        )
-    if settings.estimator == "contrast_null" and "null" not in settings.interventions:
-        raise InputError(
-            f"rl.interventions: found {settings.interventions}, but estimator contrast_null compares with `null`"
-        )
-    arms = arms_per_task(settings, talents)
-    if arms == len(settings.interventions) and {*settings.interventions} - {"null"}:
-        raise InputError(
-            f"rl.interventions: found {settings.interventions} with rl.arms 0, expected `null` alone: "
-            "the others repeat a drawn talent in part"
-        )
-    group = arms * settings.rollouts
-    if group < 2:
-        raise InputError("rl.arms and rl.rollouts: found one rollout a task, expected at least two to compare")
+    if problem := settings.problem():
+        raise InputError(problem)
+    group = arms_per_task(settings, talents) * settings.rollouts
+    if group < 2:  # the bank has one talent
+        raise InputError(f"rl.rollouts: found {group} a task of a bank with {talents} talents, expected at least two")
     return group
 
 

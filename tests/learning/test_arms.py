@@ -195,6 +195,40 @@ def test_executions_may_be_compared_with_all_of_their_task(runner: ToyRunner, se
         assert (values[action] == (episode.value or 0.0) - 0.25).all()
 
 
+@pytest.mark.parametrize("scale", ["none", "batch", "group"])
+@pytest.mark.parametrize("estimator", sorted({*get_args(Estimator)} - {"all_action"}))
+def test_without_drawn_arms_routing_has_no_advantage(runner: ToyRunner, estimator: str, scale: str) -> None:
+    """One arm a task, of the null talent: executions are compared inside it, and no tag carries loss."""
+    arms, settings = collected(
+        runner, arms=0, interventions=["null"], rollouts=4, estimator=estimator, scale_rewards=scale
+    )
+    assert arms_per_task(settings, len(TALENTS)) == 1 and arms.routed_TA.tolist() == [[False]] * 2
+    assert [e.rollout for e in arms.episodes] == [0, 1, 2, 3] * 2 and {e.talent for e in arms.episodes} == {None}
+    advantages = token_advantages(arms, settings, MAXIMUM)
+    for episode, values, mask in zip(arms.episodes, advantages, trained_masks(arms), strict=True):
+        action = torch.tensor(episode.action_mask[episode.prompt_tokens :])
+        assert values.isfinite().all() and (values[~action] == 0).all()
+        assert mask == action.int().tolist()
+    assert any((values != 0).any() for values in advantages)
+    metrics = step_metrics(arms)
+    assert metrics["routing/probability_of_drawn"] == 0.0 and math.isnan(metrics["routing/regret"])
+    assert metrics["return"] == pytest.approx(sum(e.value or 0.0 for e in arms.episodes) / 8)
+
+
+def test_the_baseline_of_executions_does_not_touch_routing(runner: ToyRunner) -> None:
+    arms, _ = collected(runner, tasks=1)
+    for episode, value in zip(arms.episodes, [1.0, 0.0, 0.5, 0.0], strict=True):
+        episode.value = value
+    found = {
+        within: token_advantages(arms, toy_settings(execution_baseline=within), MAXIMUM) for within in ("arm", "task")
+    }
+    for episode, inside, across in zip(arms.episodes, found["arm"], found["task"], strict=True):
+        action = torch.tensor(episode.action_mask[episode.prompt_tokens :])
+        torch.testing.assert_close(inside[~action], across[~action])
+        arm, task = 0.5 if episode.arm_id == arms.episodes[0].arm_id else 0.25, 0.375
+        torch.testing.assert_close(across[action] - inside[action], torch.full_like(inside[action], arm - task))
+
+
 @pytest.mark.parametrize("failed", [[0], [0, 1], [0, 1, 2, 3], list(range(8))])
 def test_failed_rollouts_teach_nothing_and_break_nothing(runner: ToyRunner, failed: list[int]) -> None:
     arms, settings = collected(runner, scale_rewards="group")
@@ -228,6 +262,19 @@ def test_step_metrics_hand_worked(runner: ToyRunner) -> None:
         "execution/failed": 1 / 8,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_a_talent_that_is_drawn_twice_counts_once(runner: ToyRunner) -> None:
+    """Arms blue, blue, gold with probabilities .6, .6, .2 and means 1, 0, 1: the drawn talents have .8, of which blue's
+    .6 earn .5 and gold's .2 earn 1."""
+    arms, _ = collected(runner, tasks=1, estimator="terminal", arms=3, rollouts=1)
+    talents, returns = ["blue", "blue", "gold"], [1.0, 0.0, 1.0]
+    for episode, talent, value in zip(arms.episodes, talents, returns, strict=True):
+        episode.talent, episode.arm_id, episode.value = talent, f"routed:{talent}", value
+    arms.probabilities_TA = torch.tensor([[0.6, 0.6, 0.2]])
+    found = step_metrics(arms)
+    assert found["routing/probability_of_drawn"] == pytest.approx(0.8)
+    assert found["routing/regret"] == pytest.approx(1 - (0.6 * 0.5 + 0.2) / 0.8)
 
 
 def test_metrics_of_the_policy_hand_worked(runner: ToyRunner) -> None:

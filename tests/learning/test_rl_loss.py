@@ -1,5 +1,6 @@
 """The gradient that TRL's trainer really takes, against the objective written out by hand."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,12 @@ from learning_samples import (
     toy_runner,
     toy_settings,
     toy_tasks,
+    weights,
 )
 
 from talentrl.config import RlSection
 from talentrl.errors import InputError
+from talentrl.learning.history import write_history
 from talentrl.learning.rl import train_rl
 from talentrl.policy.model import load_model
 from talentrl.policy.parser import Action
@@ -53,6 +56,10 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
         key: math.fsum(r["return"] for r in rows if (r["task_id"], r["arm_id"]) == key) / settings.rollouts
         for key in {(r["task_id"], r["arm_id"]) for r in rows}
     }
+    task_mean = {
+        task: math.fsum(r["return"] for r in rows if r["task_id"] == task) * settings.tasks / len(rows)
+        for task, _ in arm_mean
+    }
     routed = {(r["task_id"], r["arm_id"]) for r in rows if r["intervention"] == "routed"}
     probability = {(r["task_id"], r["arm_id"]): r["routing_probability"] for r in rows if r["intervention"] == "routed"}
     model = load_model(folder)
@@ -68,7 +75,7 @@ def gradient_by_hand(folder: Path, settings: RlSection, episodes: pl.DataFrame) 
             "dapo": 1 / total,
             "dr_grpo": 1 / (len(rows) * MAXIMUM),
         }[settings.loss_type]
-        advantage = row["return"] - arm_mean[key]
+        advantage = row["return"] - (arm_mean[key] if settings.execution_baseline == "arm" else task_mean[key[0]])
         loss = -share * advantage * (logprobs * torch.tensor(row["action_mask"])).sum()
         if key in routed and row["rollout"] == 0:
             flatter = {arm: p ** (1 / settings.routing_temperature) for arm, p in probability.items()}
@@ -100,6 +107,45 @@ def test_executions_are_differentiated_at_the_temperature_they_were_sampled_at(
     settings = toy_settings(loss_type=loss_type, temperature=0.5, interventions=["null"])
     found, episodes = first_step(tiny_model, tmp_path / "scratch", settings)
     assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
+
+
+@pytest.mark.parametrize("rollouts", [1, 2])
+def test_executions_compared_with_all_of_their_task(tiny_model: Path, tmp_path: Path, rollouts: int) -> None:
+    """Also where an arm of one rollout has nothing of its own to be compared with."""
+    settings = toy_settings(execution_baseline="task", rollouts=rollouts, arms=4 // rollouts, routing_weight=0.5)
+    found, episodes = first_step(tiny_model, tmp_path / "scratch", settings)
+    assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
+    execution = settings.model_copy(update={"routing_weight": 0.0})
+    assert any((g != 0).any() for g in gradient_by_hand(tiny_model, execution, episodes).values())
+
+
+@pytest.mark.parametrize("baseline", ["arm", "task"])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_without_talents_execution_alone_is_trained(
+    tiny_model: Path, tmp_path: Path, loss_type: str, baseline: str
+) -> None:
+    settings = toy_settings(
+        arms=0, interventions=["null"], rollouts=4, loss_type=loss_type, execution_baseline=baseline
+    )
+    found, episodes = first_step(tiny_model, tmp_path / "scratch", settings)
+    assert len(episodes) == 8 and set(episodes["intervention"]) == {"null"}
+    assert not episodes["routing_mask"].explode().any()
+    assert_close(found, gradient_by_hand(tiny_model, settings, episodes))
+
+
+def test_a_run_without_talents_ends_with_numbers(tiny_model: Path, tmp_path: Path) -> None:
+    """What says something of routing is left out of the history; it divides by no number of talents."""
+    settings = toy_settings(arms=0, interventions=["null"], rollouts=2, steps=2, scale_rewards="group")
+    history, episodes = train_rl(
+        toy_runner(tiny_model, graded), toy_tasks(2), settings, 5, tmp_path / "scratch", tmp_path / "out"
+    )
+    assert len(history) == 2 and len(episodes) == 8
+    write_history(tmp_path / "rl.json", history)
+    for entry in json.loads((tmp_path / "rl.json").read_text()):
+        assert all(math.isfinite(value) for value in entry.values())
+        assert {"loss", "return", "execution/constant_arms", "routing/entropy", "step_time"} <= entry.keys()
+        assert not {name for name in entry if name.startswith(("routing/regret", "routing/contrast"))}
+    assert (weights(tmp_path / "out")["model.norm.weight"] != weights(tiny_model)["model.norm.weight"]).any()
 
 
 def test_no_step_is_idle(tiny_model: Path, tmp_path: Path) -> None:
@@ -177,7 +223,7 @@ class Mute:
         ({"tasks": 3}, r"rl\.tasks: found 3 a step, but there are 2 tasks"),
         ({"estimator": "contrast_null"}, r"rl\.interventions: found \[\], but estimator contrast_null"),
         ({"kl": 0.1, "temperature": 0.5}, r"rl\.temperature: found 0\.5 with rl\.kl 0\.1, expected 1"),
-        ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found one rollout a task"),
+        ({"arms": 1, "rollouts": 1}, r"rl\.arms and rl\.rollouts: found 1 a task, expected at least two"),
     ],
 )
 def test_settings_that_would_train_nothing_are_one_clear_line(

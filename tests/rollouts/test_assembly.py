@@ -1,6 +1,7 @@
 """From params and files to a runner: a small real project, and what is said when a part is missing or broken."""
 
 import json
+import math
 import pickle
 import re
 import zlib
@@ -105,6 +106,31 @@ def test_records_say_what_they_were_made_with(project):
     assert len(episode.checkpoint) == len("data/model@") + 12
     assert (episode.bank_digest, episode.encoder) == (BANK.digest, "counting-1")
     assert [skill.id for skill in episode.skills] == ["read"], "the talent's own skill"
+
+
+def test_what_a_talent_shows_is_up_to_params_and_the_intervention(project):
+    """On the real index: the prior picks the talent's skill, and without it the skill is that of the null arm."""
+    params = settings(show_strategy=False)
+    hard = params.retrieval.model_copy(update={"prior_weight": math.inf})
+    texts = {}
+    for name, chosen in (
+        ("hard", params.model_copy(update={"retrieval": hard})),
+        ("shown", parse_params(params.model_dump() | {"rollout": {"show_strategy": True}}, "test")),
+    ):
+        runner = assembly.open_runner(chosen, layout.MODEL)
+        for talent in ("a", "b", None):
+            for intervention in ("forced", "strategy_only", "skills_only") if talent else ("null",):
+                arm = Arm(TASK, intervention, talent)
+                texts[name, intervention, talent] = arm.context(runner.bank, runner.retriever, 1, runner.show_strategy)[
+                    0
+                ]
+    for intervention in ("forced", "skills_only"):
+        assert texts["hard", intervention, "a"] == "find: Do it."
+        assert texts["hard", intervention, "b"] == "read: Do it."
+    for talent in ("a", "b"):
+        assert texts["hard", "strategy_only", talent] == texts["hard", "null", None]
+    assert texts["shown", "strategy_only", "b"] == f"Strategy: Be quick.\n{texts['shown', 'null', None]}"
+    assert texts["shown", "forced", "b"] == f"Strategy: Be quick.\n{texts['shown', 'skills_only', 'b']}"
 
 
 def test_passages_are_found_with_their_title(project):
