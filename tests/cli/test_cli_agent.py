@@ -22,7 +22,7 @@ class ScriptedEngine:
 
     turns: Sequence[str] = ()
 
-    def __init__(self, model: object, tokenizer, batch: int, precision: str) -> None:
+    def __init__(self, model: object, tokenizer, batch: int) -> None:
         self._tokenizer = tokenizer
         self._script = iter(self.turns)
 
