@@ -50,14 +50,6 @@ def rl(model: Path, folder: Path, settings: ModelSection, *callbacks: Any) -> An
     return without_times(history), output
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("train", [sft, rl])
 def test_adapters_end_as_a_whole_model_also_after_a_kill(tiny_model: Path, tmp_path: Path, train: Any) -> None:
     history, output = train(tiny_model, tmp_path / "whole", ADAPTERS)
