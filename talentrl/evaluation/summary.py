@@ -2,9 +2,8 @@
 
 The model: `systems` maps a system's name to its episodes on the test tasks (columns of the Episode Parquet,
 plus an optional `run_seed` that tells trainings apart). Values are averaged within a task before anything
-else. Known names are `zero_shot`, `flat`, `random`, `sft`, `rl` and `oracle`; any may be absent, and other
-names are shown as they are. `oracle` holds a forced episode for every task and talent; `majority` is
-derived from it.
+else. Known names are the keys of `LABELS`; any may be absent, and other names are shown as they are.
+`oracle` holds a forced episode for every task and talent; `majority` is derived from it.
 """
 
 from collections.abc import Mapping
@@ -19,6 +18,9 @@ from talentrl.evaluation.statistics import Comparison, Estimate, compare_paired,
 LABELS = {
     "zero_shot": "Zero-shot",
     "flat": "Flat retrieval, no talent",
+    "tag_only": "Talent's name alone",
+    "strategy_only": "Strategy, flat retrieval",
+    "skills_only": "Talent's skills, no strategy",
     "random": "Random talent",
     "sft": "SFT",
     "rl": "SFT + RL",
