@@ -183,6 +183,9 @@ class SftSection(Section):
     warmup: Fraction = 0.1
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     """Lowest transformer layers (and the embeddings) left as they are: cheaper, since no gradient reaches them."""
+    precision: Precision | None = None
+    """`model.precision` of this stage; null takes that. On processors, backward passes over long conversations are
+    slower in bfloat16, and rollouts faster."""
     save_steps: PositiveInt = 60
 
 

@@ -67,7 +67,8 @@ def train_sft(
     """
     from datasets import Dataset
 
-    model = set_trainable(load_model(base, model_settings.precision), model_settings, settings.frozen_layers, seed)
+    model = load_model(base, settings.precision or model_settings.precision)
+    model = set_trainable(model, model_settings, settings.frozen_layers, seed)
     tokenizer = load_tokenizer(base)
     rows = training_rows(episodes, seed)
     (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
