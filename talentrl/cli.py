@@ -402,6 +402,7 @@ def profile(
 @track_app.command("replay")
 def track_replay() -> None:
     """Send what MLflow did not take when it happened, each record once."""
+    from talentrl.tracking.reasons import reason
     from talentrl.tracking.replay import journals, replay
 
     waiting = journals()
@@ -413,8 +414,7 @@ def track_replay() -> None:
     except InputError:
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        typer.echo(f"Error: MLflow does not take them ({type(error).__name__}: {reason}); they stay on disk", err=True)
+        typer.echo(f"Error: MLflow does not take them ({reason(error)}); they stay on disk", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{sent} of {len(waiting)} journals sent")
 
