@@ -5,8 +5,11 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 from typer.testing import CliRunner
@@ -159,6 +162,30 @@ def test_a_store_of_another_version_of_mlflow_is_named(store: MlflowClient, revi
     assert done.stderr.count("\n") == 1 and f"found version {revision}" in done.stderr
     assert "mlflow db upgrade" in done.stderr
     assert len(journals()) == 1
+
+
+class OldServer(BaseHTTPRequestHandler):
+    """Knows its version and none of the requests that MLflow 3 added."""
+
+    def do_GET(self) -> None:
+        known = self.path == "/version"
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(b"2.22.5" if known else b"<!doctype html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_of_another_major_version_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HTTPServer(("127.0.0.1", 0), OldServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}/")
+    Path("stage.py").write_text("from talentrl.tracking import track\nwith track('a', {}, {}): print('done')\n")
+    done = subprocess.run([sys.executable, "stage.py"], capture_output=True, text=True, check=True)
+    server.shutdown()
+    assert done.stdout == "done\n" and "404" in done.stderr
+    assert f"the server is MLflow 2.22.5 and the client {mlflow.__version__}: their major versions must" in done.stderr
 
 
 ADDRESSES = [
