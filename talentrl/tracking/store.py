@@ -67,6 +67,11 @@ def tracking_uri() -> str:
     return uri
 
 
+def experiment_name() -> str:
+    """MLFLOW_EXPERIMENT_NAME, else `talentrl`."""
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
+
+
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested mappings as one level: `{"a": {"b": 1}}` → `{"a.b": 1}`."""
     flat: dict[str, Any] = {}
@@ -149,7 +154,7 @@ def _store_lock(uri: str) -> FileLock:
 
 
 def _experiment(client: "MlflowClient", uri: str) -> str:
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
+    name = experiment_name()
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     # Else a server decides where artifacts go.
