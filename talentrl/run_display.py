@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_FORMS = {"first": ".4g", "second": ".4g", "difference": "+.4g"}
+
 
 def show_status(console: Console, record: Mapping[str, Any]) -> None:
     """Servers, stages with what changed, and the last runs."""
@@ -52,15 +54,21 @@ def show_comparisons(console: Console, record: Mapping[str, Any]) -> None:
         console.print(f"{name}: {', '.join(runs)}", soft_wrap=True)
     for comparison in record["comparisons"]:
         first, second = comparison["first"], comparison["second"]
-        table = _table("metric", first, second, "difference", "95 % interval", "p", "tasks", "note")
+        paired = _table("metric", first, second, "difference", "95 % interval", "p", "tasks", "note")
+        bare = _table("metric without episodes", first, second, "difference")
         for row in comparison["metrics"]:
-            values = (
-                _number(row[key], form) for key, form in (("first", ".4g"), ("second", ".4g"), ("difference", "+.4g"))
-            )
-            interval = "" if row["low"] is None else f"{row['low']:+.3f} to {row['high']:+.3f}"
-            tasks = "" if row["tasks"] is None else str(row["tasks"])
-            table.add_row(row["metric"], *values, interval, _number(row["p_value"], ".4f"), tasks, row["note"])
-        console.print(table if comparison["metrics"] else f"{first} and {second} have no metric in common.")
+            values = [_number(row[key], form) for key, form in _FORMS.items()]
+            if row["tasks"] is None:
+                bare.add_row(row["metric"], *(values if row["difference"] is not None else ["", "", row["note"]]))
+            else:
+                interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
+                figures = (*values, interval, f"{row['p_value']:.4f}", str(row["tasks"]))
+                paired.add_row(row["metric"], *figures, row["note"])
+        for table in (paired, bare):
+            if table.row_count:
+                console.print(table)
+        if not comparison["metrics"]:
+            console.print(f"{first} and {second} have no metric in common.")
 
 
 def show_promotion(console: Console, record: Mapping[str, Any]) -> None:

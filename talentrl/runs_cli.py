@@ -4,6 +4,7 @@ They read MLflow, DVC and the episodes; only `promote` writes, and only an alias
 """
 
 import json
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,11 +126,20 @@ def promote(as_json: JsonOption = False) -> None:
 
 def _show(record: dict[str, Any], as_json: bool, show: str) -> None:
     if as_json:
-        typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(_json_values(record), ensure_ascii=False, indent=1))
         return
     from talentrl import run_display
 
     getattr(run_display, show)(Console(markup=False, highlight=False, emoji=False), record)
+
+
+def _json_values(value: Any) -> Any:
+    """`value` with null for the numbers that JSON has not: NaN and the infinite ones."""
+    if isinstance(value, dict):
+        return {key: _json_values(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_json_values(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _reader() -> "Reader":

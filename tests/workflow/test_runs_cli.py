@@ -28,7 +28,7 @@ def compared(*names: str) -> dict[str, dict]:
     """The rows of the comparison of two runs by metric."""
     done = run("compare", *names, "--json")
     assert done.exit_code == 0, done.output
-    [comparison] = json.loads(done.output)["comparisons"]
+    [comparison] = json.loads(done.output, parse_constant=pytest.fail)["comparisons"]
     return {row["metric"]: row for row in comparison["metrics"]}
 
 
@@ -62,6 +62,19 @@ def test_runs_without_episodes_have_bare_differences(store: MlflowClient) -> Non
     train("b")
     first, second = (one.info.run_id for one in store.search_runs(["1"], "attributes.run_name = 'rl'"))
     assert compared(first, second)["loss"]["note"] == "no episodes"
+
+
+def test_numbers_that_are_none_are_null_in_json(store: MlflowClient) -> None:
+    """One task gives no interval, and a metric may be NaN."""
+    ids = []
+    for loss in (1.0, float("nan")):
+        with track("sft", {}, {}) as one:
+            one.log({"loss": loss})
+        ids.append(one.id)
+    assert compared(*ids)["loss"]["difference"] is None
+    assert "nan" in run("compare", *ids).output
+    row = compared(evaluate("rl", [0.0]), evaluate("flat", [1.0]))["evaluate/return"]
+    assert row["difference"] == 1.0 and row["low"] is None and row["tasks"] == 1
 
 
 def test_rows_of_a_sweep_and_pipelines_stand_for_their_stages(
