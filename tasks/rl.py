@@ -35,9 +35,7 @@ def run(params: Params, run: Run) -> None:
     # Tasks without a demonstration: what the supervised stage has not seen.
     tasks = TaskSet.read(layout.TASKS).split("train")[params.demos.tasks :]
     output = layout.RL / str(seed)
-    history, episodes = train_rl(
-        runner, tasks, params.rl, seed, scratch, output, [StepMetrics(run.log)], params.model
-    )
+    history, episodes = train_rl(runner, tasks, params.rl, seed, scratch, output, [StepMetrics(run.log)], params.model)
     online = [entry for entry in history if "loss" in entry]
     write_history(layout.METRICS / "history" / f"rl-{seed}.json", online)
     write_history(layout.METRICS / "history" / f"replay-{seed}.json", history[len(online) :])
