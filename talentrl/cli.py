@@ -15,9 +15,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from talentrl import __version__, layout
+from talentrl import __version__, layout, runs_cli
 from talentrl.errors import InputError
 from talentrl.offline import set_environment
+from talentrl.tracking.reading import Unreadable
 
 if TYPE_CHECKING:
     from talentrl.bank.bank import SkillBank
@@ -32,9 +33,9 @@ class _Commands(TyperGroup):
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
-        except InputError as error:
+        except (InputError, Unreadable) as error:
             typer.echo(f"Error: {error}", err=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
 
 
 app = typer.Typer(
@@ -52,6 +53,8 @@ retrieval_app = typer.Typer(help="Measure retrieval.", no_args_is_help=True)
 app.add_typer(retrieval_app, name="retrieval")
 track_app = typer.Typer(help="Look after the records of runs.", no_args_is_help=True)
 app.add_typer(track_app, name="track")
+for command in (runs_cli.status, runs_cli.compare, runs_cli.promote):
+    app.command()(command)
 
 
 def _checked_text(param: typer.CallbackParam, given: str) -> str:
@@ -402,6 +405,7 @@ def profile(
 @track_app.command("replay")
 def track_replay() -> None:
     """Send what MLflow did not take when it happened, each record once."""
+    from talentrl.tracking.reasons import reason
     from talentrl.tracking.replay import journals, replay
 
     waiting = journals()
@@ -413,8 +417,7 @@ def track_replay() -> None:
     except InputError:
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        typer.echo(f"Error: MLflow does not take them ({type(error).__name__}: {reason}); they stay on disk", err=True)
+        typer.echo(f"Error: MLflow does not take them ({reason(error)}); they stay on disk", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{sent} of {len(waiting)} journals sent")
 

@@ -46,6 +46,11 @@ class Addresses:
     mlflow: str
 
     @property
+    def health(self) -> dict[str, str]:
+        """Where each says how it is."""
+        return {"prefect": f"{self.prefect}/api/health", "mlflow": f"{self.mlflow}/health"}
+
+    @property
     def environment(self) -> dict[str, str]:
         """What tells other processes of them."""
         return {"PREFECT_API_URL": f"{self.prefect}/api", "MLFLOW_TRACKING_URI": self.mlflow}
@@ -80,10 +85,10 @@ def serve(prefect_port: int, mlflow_port: int, announce: Callable[[str], None]) 
             *("--backend-store-uri", f"sqlite:///{layout.MLFLOW.resolve()}"),
             *("--artifacts-destination", layout.MLFLOW_ARTIFACTS.resolve().as_uri()),
         )
-        processes.wait_until_healthy("prefect", f"{addresses.prefect}/api/health")
+        processes.wait_until_healthy("prefect", addresses.health["prefect"])
         processes.run("setup", "flows.setup")
         processes.start("worker", "prefect", "worker", "start", "--pool", WORK_POOL)
-        processes.wait_until_healthy("mlflow", f"{addresses.mlflow}/health")
+        processes.wait_until_healthy("mlflow", addresses.health["mlflow"])
         write_text(RUNNING, json.dumps({"pid": os.getpid(), **vars(addresses)}) + "\n")
         try:
             announce(f"Prefect  {addresses.prefect}\nMLflow   {addresses.mlflow}")
@@ -102,6 +107,13 @@ def running() -> Addresses | None:
         if psutil.pid_exists(values["pid"]):
             return Addresses(values["prefect"], values["mlflow"])
     return None
+
+
+def answers(address: str) -> bool:
+    """Whether a server there says that it is healthy."""
+    with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(address, timeout=5):
+        return True
+    return False
 
 
 def _check_free(port: int, option: str) -> None:
@@ -175,7 +187,7 @@ class _Processes:
         deadline = time.monotonic() + STARTUP_SECONDS
         while time.monotonic() < deadline:
             self._check()
-            with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(address, timeout=5):
+            if answers(address):
                 return
             time.sleep(0.5)
         raise ServerFailed(f"{name} did not answer at {address} within {STARTUP_SECONDS:.0f} s. {_last_lines(name)}")

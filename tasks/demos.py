@@ -11,7 +11,7 @@ from talentrl.learning.demonstrations import choose_conversations, lint_demonstr
 from talentrl.rollouts.assembly import open_runner
 from talentrl.rollouts.episode import episodes_frame, write_episodes
 from talentrl.tracking import Run
-from tasks.stage import run_stage
+from tasks.stage import run_stage, tag_parts
 
 
 def run(params: Params, run: Run) -> None:
@@ -26,7 +26,7 @@ def run(params: Params, run: Run) -> None:
     write_episodes(layout.DEMOS, episodes_frame(conversations))
     write_text(layout.METRICS / "demos.json", json.dumps(findings, indent=1) + "\n")
     run.log({name: value for name, value in findings.items() if isinstance(value, int | float)})
-    run.tag("skillbank.digest", runner.bank.digest)
+    tag_parts(run, runner, layout.MODEL)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ def run(params: Params, run: Run) -> None:
     encoder = CachedEncoder(open_encoder(params.retrieval), layout.EMBEDDINGS)
     build_indices(bank, environment_kind(params.tasks.benchmark), encoder, params.retrieval)
     run.tag("skillbank.digest", bank.digest)
+    run.tag("encoder.fingerprint", encoder.fingerprint)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ from talentrl import layout
 from talentrl.config import Params
 from talentrl.policy.model import fetch_model
 from talentrl.tracking import Run
-from tasks.stage import run_stage
+from tasks.stage import run_stage, tag_model
 
 
-def run(params: Params, _: Run) -> None:
+def run(params: Params, run: Run) -> None:
     """Write the model named by `model.source` in safetensors."""
     fetch_model(params.model.source, layout.MODEL)
+    tag_model(run, layout.MODEL)
 
 
 if __name__ == "__main__":

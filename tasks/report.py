@@ -12,7 +12,7 @@ from talentrl import layout
 from talentrl.benchmarks.taskset import TASK_SCHEMA, read_parquet
 from talentrl.config import Params
 from talentrl.evaluation.report import write_report
-from talentrl.evaluation.summary import comparison_table, difference_table
+from talentrl.evaluation.summary import summary_metrics
 from talentrl.files import write_text
 from talentrl.learning.history import read_history
 from talentrl.rollouts.episode import read_episodes
@@ -51,10 +51,7 @@ def run(params: Params, run: Run) -> None:
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },
     )
-    table = {row.pop("system"): row for row in comparison_table(evaluations).to_dicts()}
-    differences = difference_table(evaluations).to_dicts()
-    summary = {"systems": table, "differences": differences}
-    write_text(layout.METRICS / "summary.json", json.dumps(summary, indent=1) + "\n")
+    write_text(layout.METRICS / "summary.json", json.dumps(summary_metrics(evaluations), indent=1) + "\n")
     run.artifact(layout.REPORT)
 
 

@@ -14,7 +14,7 @@ from talentrl.provenance import content_digest
 from talentrl.rollouts.assembly import open_runner
 from talentrl.rollouts.episode import write_episodes
 from talentrl.tracking import Run
-from tasks.stage import run_stage
+from tasks.stage import run_stage, tag_parts
 
 
 def run(params: Params, run: Run) -> None:
@@ -30,17 +30,18 @@ def run(params: Params, run: Run) -> None:
         content_digest(layout.TASKS),
     )
     runner = open_runner(params, checkpoint)
-    run.tag("skillbank.digest", runner.bank.digest)
+    tag_parts(run, runner, checkpoint)
+    run.tag("seed", str(seed))
     # Tasks without a demonstration: what the supervised stage has not seen.
     tasks = TaskSet.read(layout.TASKS).split("train")[params.demos.tasks :]
-    history, episodes = train_rl(
-        runner, tasks, params.rl, seed, scratch, layout.RL / str(seed), [StepMetrics(run.log)], params.model
-    )
+    output = layout.RL / str(seed)
+    history, episodes = train_rl(runner, tasks, params.rl, seed, scratch, output, [StepMetrics(run.log)], params.model)
     online = [entry for entry in history if "loss" in entry]
     write_history(layout.METRICS / "history" / f"rl-{seed}.json", online)
     write_history(layout.METRICS / "history" / f"replay-{seed}.json", history[len(online) :])
     write_episodes(layout.RL_EPISODES / f"{seed}.parquet", episodes)
     shutil.rmtree(scratch)
+    run.register(output, "rl", seed)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from talentrl.learning.sft import train_sft
 from talentrl.provenance import content_digest
 from talentrl.rollouts.episode import read_episodes
 from talentrl.tracking import Run
-from tasks.stage import run_stage
+from tasks.stage import run_stage, tag_model
 
 
 def run(params: Params, run: Run) -> None:
@@ -27,6 +27,9 @@ def run(params: Params, run: Run) -> None:
         content_digest(layout.MODEL),
         content_digest(layout.DEMOS),
     )
+    tag_model(run, layout.MODEL)
+    run.tag("seed", str(seed))
+    output = layout.SFT / str(seed)
     torch.set_float32_matmul_precision(params.model.matmul_precision)
     history = train_sft(
         layout.MODEL,
@@ -34,12 +37,13 @@ def run(params: Params, run: Run) -> None:
         params.sft,
         seed,
         scratch,
-        layout.SFT / str(seed),
+        output,
         [StepMetrics(run.log)],
         params.model,
     )
     write_history(layout.METRICS / "history" / f"sft-{seed}.json", history)
     shutil.rmtree(scratch)
+    run.register(output, "sft", seed)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,15 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from talentrl.config import Params, load_params
 from talentrl.errors import InputError, TrainingStopped
+from talentrl.provenance import content_digest
 from talentrl.tracking import Run, track
+
+if TYPE_CHECKING:
+    from talentrl.rollouts.runner import RolloutRunner
 
 
 def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mapping[str, Path]) -> None:
@@ -32,6 +37,19 @@ def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mappin
     except TrainingStopped as stopped:
         print(f"{name}: {stopped}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def tag_parts(run: Run, runner: "RolloutRunner", checkpoint: Path) -> None:
+    """Tag a run with what it runs on: the digests of its skill bank, its encoder and its model."""
+    run.tag("skillbank.digest", runner.bank.digest)
+    run.tag("encoder.fingerprint", runner.encoder)
+    tag_model(run, checkpoint)
+
+
+def tag_model(run: Run, checkpoint: Path) -> None:
+    """Tag a run with the model that it starts from: its path and the digest that DVC gives it."""
+    run.tag("model.path", checkpoint.as_posix())
+    run.tag("model.md5", content_digest(checkpoint))
 
 
 def _exit(signum: int, frame: FrameType | None) -> None:

@@ -27,6 +27,7 @@ ALLOWED = {
     "tracking": {"provenance", "config", *BOTTOM},
     "sweep": {"config", *BOTTOM},
     "servers": BOTTOM,
+    "stages": {"provenance", *BOTTOM},
     "bank": {"config", *BOTTOM},
     "benchmarks": {"config", *BOTTOM},
     "retrieval": {"bank", "config", *BOTTOM},
@@ -38,7 +39,19 @@ ALLOWED = {
     # What the command line is made of stands on top.
     "agent": ROLLOUTS_AND_BELOW,
     "display": {"evaluation", *ROLLOUTS_AND_BELOW},
-    "cli": {"agent", "display", "learning", "evaluation", "servers", "tracking", "__init__", *ROLLOUTS_AND_BELOW},
+    "run_display": set(),
+    "runs_cli": {"run_display", "evaluation", "servers", "stages", "tracking", *ROLLOUTS_AND_BELOW},
+    "cli": {
+        "agent",
+        "display",
+        "runs_cli",
+        "learning",
+        "evaluation",
+        "servers",
+        "tracking",
+        "__init__",
+        *ROLLOUTS_AND_BELOW,
+    },
 }
 HEAVY = (
     "torch",

@@ -7,6 +7,7 @@ else. Known names are the keys of `LABELS`; any may be absent, and other names a
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
@@ -131,6 +132,25 @@ def difference_table(systems: Systems, *, seed: int = 0) -> pl.DataFrame:
     text, number = dict.fromkeys(("metric", "first", "second"), pl.String), pl.Float64
     numbers = dict.fromkeys(("first_mean", "second_mean", "difference", "low", "high", "p_value"), number)
     return pl.DataFrame(rows, schema={**text, **numbers, "test": pl.String, "tasks": pl.Int64})
+
+
+def summary_metrics(systems: Systems) -> dict[str, Any]:
+    """Both tables as nested mappings, in which `dvc metrics diff` finds every figure (in a list it finds none).
+
+    Returns:
+        `systems`: a row of `comparison_table` by system; `differences`: a row of `difference_table` by metric and
+        pair, such as `differences.return.rl-sft`.
+
+    Raises:
+        InputError: as `difference_table`.
+    """
+    differences: dict[str, dict[str, Any]] = {}
+    for row in difference_table(systems).to_dicts():
+        differences.setdefault(row.pop("metric"), {})[f"{row.pop('first')}-{row.pop('second')}"] = row
+    return {
+        "systems": {row.pop("system"): row for row in comparison_table(systems).to_dicts()},
+        "differences": differences,
+    }
 
 
 def talent_use(systems: Systems) -> pl.DataFrame:

@@ -109,7 +109,7 @@ class RolloutRunner:
         self.environment = environment
         self.limits = limits
         self._checkpoint = checkpoint
-        self._encoder = encoder
+        self.encoder = encoder
         self._kind = kind
         self.show_admissible = show_admissible
         self.show_strategy = show_strategy
@@ -234,7 +234,7 @@ class RolloutRunner:
             routing_probability=request.routing.probability,
             checkpoint=self._checkpoint,
             bank_digest=self.bank.digest,
-            encoder=self._encoder,
+            encoder=self.encoder,
             task_type=task.task_type,
         )
 

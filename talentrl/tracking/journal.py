@@ -5,7 +5,9 @@ changes nothing in MLflow (a metric is one by name, step, time and value), so a 
 repeated.
 """
 
+import errno
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from talentrl import layout
 from talentrl.errors import InputError
 
 Event = tuple[str, Any]
-"""What happened (`params`, `inputs`, `metrics`, `tag`, `artifact`, `end`) and its values, which JSON can hold."""
+"""What happened (one of the kinds that `talentrl.tracking.store.apply` writes) and its values, which JSON can hold."""
 
 
 class Journal:
@@ -24,6 +26,8 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         """The journal in `path`, or a new one in the project."""
         self.path = path or layout.TRACKING / f"{uuid.uuid4().hex}.jsonl"
+        self.waiting: list[str] = []
+        """Lines that a full disk did not take yet."""
 
     @property
     def name(self) -> str:
@@ -31,10 +35,24 @@ class Journal:
         return self.path.stem
 
     def write(self, kind: str, values: Any) -> None:
-        """Append an event."""
+        """Append an event, and before it those that a full disk did not take.
+
+        Raises:
+            OSError: the disk is full again; the file is as it was, and the event waits.
+        """
+        self.waiting.append(json.dumps([kind, values]) + "\n")
+        data = "".join(self.waiting).encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([kind, values]) + "\n")
+        with self.path.open("ab", buffering=0) as file:
+            end, written = file.tell(), 0
+            try:
+                written = file.write(data)
+            finally:
+                if written < len(data):  # no half a line, to which the next one would be appended
+                    file.truncate(end)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        self.waiting.clear()
 
     def read(self) -> Iterator[Event]:
         """The events so far; none if nothing waits. A last line that was cut short by a kill is left out.
@@ -43,6 +61,7 @@ class Journal:
             InputError: another line is not an event.
         """
         lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
+        lines += self.waiting
         for number, line in enumerate(lines, start=1):
             try:
                 kind, values = json.loads(line)
@@ -55,3 +74,4 @@ class Journal:
     def remove(self) -> None:
         """Forget what was sent."""
         self.path.unlink(missing_ok=True)
+        self.waiting.clear()

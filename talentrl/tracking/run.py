@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from talentrl.provenance import content_digest, pipeline_key, process_key, provenance
 from talentrl.tracking import store
 from talentrl.tracking.journal import Journal
+from talentrl.tracking.reasons import reason
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -62,18 +63,19 @@ class Run:
         """Keep a copy of a small file with the run; data and models belong to DVC."""
         self.record("artifact", str(path.absolute()))
 
+    def register(self, path: Path, stage: str, seed: int) -> None:
+        """Register the checkpoint in `path`, which this run trained, as `talentrl.tracking.registry` says."""
+        where = {"dvc.path": path.as_posix(), "dvc.md5": content_digest(path)}
+        self.record("model", {"stage": stage, "seed": str(seed), **where, "trained": str(int(time.time() * 1000))})
+
     def end(self, status: str) -> None:
         """Send what waits and end the run as FINISHED or FAILED; the parent follows."""
         self.flush()
         self.record("end", [status, int(time.time() * 1000)])
-        if self._client is None or not self._down:
-            return
-        try:
-            for kind, values in self._journal.read():
-                store.apply(self._client, self.id, self.parent_id, kind, values)
-        except Exception:
-            return  # warned already; `talentrl track replay` tries again
-        self._journal.remove()
+        if self._down:
+            self._send_journal()
+        if self._journal.waiting:
+            log.warning("The disk is full: %d records of the run are lost", len(self._journal.waiting))
 
     def record(self, kind: str, values: Any) -> None:
         """Send one event to MLflow, or keep it."""
@@ -84,8 +86,19 @@ class Run:
             except Exception as error:
                 self._down = True
                 _warn(error)
-                self._journal.write("run", [self.id, self.parent_id, process_key()])
-        self._journal.write(kind, values)
+                _keep(self._journal, "run", [self.id, self.parent_id, process_key()])
+        _keep(self._journal, kind, values)
+
+    def _send_journal(self) -> None:
+        """Send what the journal holds, if the run is open in MLflow."""
+        if self._client is None:
+            return
+        try:
+            for kind, values in self._journal.read():
+                store.apply(self._client, self.id, self.parent_id, kind, values)
+        except Exception:
+            return  # warned already; `talentrl track replay` tries again
+        self._journal.remove()
 
 
 @contextmanager
@@ -115,7 +128,7 @@ def track(
         run = Run(journal, *store.open_run(uri, opening, journal.name))
     except Exception as error:
         _warn(error)
-        journal.write("open", opening)
+        _keep(journal, "open", opening)
         run = Run(journal)
     try:
         run.record("params", store.flatten(params))
@@ -128,10 +141,17 @@ def track(
     run.end("FINISHED")
 
 
+def _keep(journal: Journal, kind: str, values: Any) -> None:
+    """Write an event to the journal; a full disk does not stop the stage."""
+    try:
+        journal.write(kind, values)
+    except OSError as error:
+        if len(journal.waiting) == 1:
+            log.warning("What MLflow does not take cannot be kept in %s either (%s)", journal.path, error.strerror)
+
+
 def _warn(error: Exception) -> None:
-    reason = (str(error).splitlines() or [""])[0][:300]
     log.warning(
-        "MLflow tracking failed; the stage goes on, and `talentrl track replay` will send what it records (%s: %s)",
-        type(error).__name__,
-        reason,
+        "MLflow tracking failed; the stage goes on, and `talentrl track replay` will send what it records (%s)",
+        reason(error),
     )

@@ -17,6 +17,8 @@ from talentrl import layout
 from talentrl.errors import InputError
 from talentrl.files import sha256
 from talentrl.provenance import is_alive, provenance
+from talentrl.tracking import registry
+from talentrl.tracking.reasons import redacted
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -57,12 +59,17 @@ def tracking_uri() -> str:
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{layout.MLFLOW}"
     if urlsplit(uri).scheme in ("", "file") and not uri.startswith("databricks"):
         raise InputError(
-            f"MLFLOW_TRACKING_URI is {uri!r}, a folder, where MLflow no longer keeps runs; expected a "
+            f"MLFLOW_TRACKING_URI is {redacted(uri)!r}, a folder, where MLflow no longer keeps runs; expected a "
             "database such as sqlite:///mlflow.db or the address of an MLflow server"
         )
     if uri.startswith(SQLITE):
         return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
     return uri
+
+
+def experiment_name() -> str:
+    """MLFLOW_EXPERIMENT_NAME, else `talentrl`."""
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -82,7 +89,13 @@ def connect(uri: str) -> "MlflowClient":
         os.environ.setdefault(key, value)
     from mlflow import MlflowClient
 
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # one warning, not one a retry
+    if not _is_served(uri):
+        from mlflow.store.db import utils
+
+        utils.MAX_RETRY_COUNT = 4  # attempts to reach a database, in 1 s; with MLflow's 10 they take 100
+    # One warning of ours, not one a retry, and no traceback of the database's.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     return MlflowClient(tracking_uri=uri)
 
 
@@ -118,6 +131,8 @@ def apply(client: "MlflowClient", run_id: str, parent_id: str, kind: str, values
         client.set_tag(run_id, *values)
     elif kind == "artifact":
         client.log_artifact(run_id, values)
+    elif kind == "model":
+        registry.register(client, run_id, values)
     elif kind == "end":
         client.set_terminated(run_id, values[0], end_time=values[1])
         settle(client, parent_id)
@@ -139,12 +154,16 @@ def _store_lock(uri: str) -> FileLock:
 
 
 def _experiment(client: "MlflowClient", uri: str) -> str:
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
+    name = experiment_name()
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
-    served = urlsplit(uri).scheme.startswith(("http", "databricks"))  # a server decides where artifacts go
+    # Else a server decides where artifacts go.
     root = Path(uri.removeprefix(SQLITE)).parent if uri.startswith(SQLITE) else Path.cwd()
-    return client.create_experiment(name, None if served else (root / layout.MLFLOW_ARTIFACTS).as_uri())
+    return client.create_experiment(name, None if _is_served(uri) else (root / layout.MLFLOW_ARTIFACTS).as_uri())
+
+
+def _is_served(uri: str) -> bool:
+    return urlsplit(uri).scheme.startswith(("http", "databricks"))
 
 
 def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:

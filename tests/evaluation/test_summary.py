@@ -1,3 +1,5 @@
+import json
+
 import polars as pl
 import pytest
 from evaluation_samples import episode, frame
@@ -87,6 +89,16 @@ def test_paired_differences_by_hand():
     gain = found["return", "rl", "sft"]
     assert (gain["difference"], gain["tasks"], gain["p_value"]) == (0.25, 4, 1.0)
     assert found["routing_accuracy", "rl", "sft"]["tasks"] == 3
+
+
+def test_metrics_hold_both_tables_and_no_list():
+    """Lists would be left out by `dvc metrics diff`."""
+    metrics = summary.summary_metrics(systems())
+    gain = metrics["differences"]["return"]["rl-sft"]
+    assert gain["difference"] == 0.25 and gain["low"] <= 0.25 <= gain["high"] and gain["tasks"] == 4
+    assert metrics["systems"]["rl"]["return"] == summary.comparison_table(systems())["return"].to_list()[2]
+    assert json.loads(json.dumps(metrics)) == metrics
+    assert "[" not in json.dumps(metrics)
 
 
 def test_seeds_are_averaged_within_a_task_before_pairing():

@@ -15,6 +15,7 @@ from prefect.testing.utilities import prefect_test_harness
 import flows  # noqa: F401  (sets Prefect's environment before Prefect is imported)
 
 REPOSITORY = Path(__file__).parents[2]
+AUTHOR = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +24,25 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as it is committed, made once and copied for each test."""
+    folder = tmp_path_factory.mktemp("committed")
+    (folder / "words.txt").write_text("one two three\n")
+    (folder / "dvc.yaml").write_text(DVC_YAML)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        subprocess.run(["git", "init", "-q"], check=True)
+        dvc("init", "-q")
+        subprocess.run(["git", "add", "."], check=True)
+        subprocess.run(["git", *AUTHOR, "commit", "-qm", "start"], check=True)
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, committed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory for a test: the project, with this repository importable by its stages."""
+    shutil.copytree(committed, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -34,12 +51,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "tester")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.org")
-    (tmp_path / "words.txt").write_text("one two three\n")
-    (tmp_path / "dvc.yaml").write_text(DVC_YAML)
-    subprocess.run(["git", "init", "-q"], check=True)
-    dvc("init", "-q")
-    subprocess.run(["git", "add", "."], check=True)
-    subprocess.run(["git", "commit", "-qm", "start"], check=True)
     return tmp_path
 
 
