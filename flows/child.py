@@ -21,7 +21,7 @@ from talentrl.provenance import FLOW_RUN
 
 LAST_LINES = 20  # of a failed child's output, shown in the error
 STOP_SECONDS = 10.0  # that a cancelled child gets to end by itself
-# DVC itself outlives the SIGTERM that a cancellation sends to all: the stage ends, DVC sees it and lets go of its locks.
+# DVC outlives the SIGTERM that a cancellation sends to all: the stage ends, DVC sees that and lets go of its locks.
 _PATIENT_DVC = """\
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: None)
