@@ -27,4 +27,4 @@ def _write_no_more(console: Console) -> None:
 
 # Prefect's console writes into a pipe of the worker. Rich would end the process when nobody reads it any more, and so a
 # run whose worker is killed would die at its next line.
-Console.on_broken_pipe = _write_no_more  # type: ignore[method-assign]
+Console.on_broken_pipe = _write_no_more  # type: ignore
