@@ -30,10 +30,8 @@ TALENTRL = [sys.executable, "-c", "from talentrl.cli import main; main()"]
 class Source(Section):
     """A benchmark to answer."""
 
-    benchmark: Annotated[Benchmark, Field(title="Benchmark")]
-    path: Annotated[
-        str | None, Field(title="Path", description="Its file or folder; else that of profiles/BENCHMARK.yaml")
-    ] = None
+    benchmark: Benchmark
+    path: Annotated[str | None, Field(description="Its file or folder; else that of profiles/BENCHMARK.yaml")] = None
 
 
 class Pair(NamedTuple):
@@ -78,13 +76,9 @@ def run_name() -> str:
 
 @flow(flow_run_name=run_name)
 def evaluate(
-    checkpoints: Annotated[
-        list[str], Field(title="Checkpoints", description="Model folders, such as data/rl/7", min_length=1)
-    ],
-    benchmarks: Annotated[list[Source], Field(title="Benchmarks", description="What they answer", min_length=1)],
-    tasks: Annotated[
-        int | None, Field(title="Tasks", description="The first so many of each; else evaluate.tasks", ge=1)
-    ] = None,
+    checkpoints: Annotated[list[str], Field(description="Model folders, such as data/rl/7", min_length=1)],
+    benchmarks: Annotated[list[Source], Field(description="What they answer", min_length=1)],
+    tasks: Annotated[int | None, Field(description="The first so many of each; else evaluate.tasks", ge=1)] = None,
 ) -> dict[str, str] | State[Any]:
     """Let each checkpoint answer each benchmark, and show the figures in one table."""
     pairs = plan(checkpoints, benchmarks)

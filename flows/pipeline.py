@@ -90,7 +90,7 @@ def reproduce(stage: str) -> State[Any]:
 
 @flow(flow_run_name="{target}")
 def pipeline(
-    target: Annotated[str, Field(title="Target", description="A stage of dvc.yaml, with all that it needs")] = ALL,
+    target: Annotated[str, Field(description="A stage of dvc.yaml, with all that it needs")] = ALL,
 ) -> list[StageResult] | State[Any]:
     """Run the stale stages of the whole DAG, or of a target and what it needs, and sum them up."""
     stages = plan(target)

@@ -93,12 +93,10 @@ def run_name() -> str:
 
 @flow(flow_run_name=run_name)
 def sweep(
-    path: Annotated[str, Field(title="Sweep file", description="Names the rows: params.yaml with some other values")],
-    rows: Annotated[
-        list[str] | None, Field(title="Rows", description="Only these, also where they have finished; else all")
-    ] = None,
-    workers: Annotated[int, Field(title="Workers", description="Rows that run side by side", ge=1)] = 1,
-    runner: Annotated[Runner, Field(title="Runner", description="What runs them: see docs/workflow.md")] = "threads",
+    path: Annotated[str, Field(description="Names the rows: params.yaml with some other values")],
+    rows: Annotated[list[str] | None, Field(description="Only these, also where they have finished; else all")] = None,
+    workers: Annotated[int, Field(description="Rows that run side by side", ge=1)] = 1,
+    runner: Annotated[Runner, Field(description="What runs them: see docs/workflow.md")] = "threads",
 ) -> dict[str, str] | State[Any]:
     """Run the rows of a sweep file that have not finished, and compare them with its reference row."""
     log = get_run_logger()
