@@ -6,12 +6,25 @@ started and no network: Prefect reads it when it is first imported.
 
 import os
 
+from rich.console import Console
+
 ENVIRONMENT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",  # a busy laptop needs more than 30
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # A server that is killed would otherwise forget who holds slots, and those would never be free again.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "DO_NOT_TRACK": "1",
     "DVC_NO_ANALYTICS": "1",
 }
 
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
+
+
+def _write_no_more(console: Console) -> None:
+    console.quiet = True
+
+
+# Prefect's console writes into a pipe of the worker. Rich would end the process when nobody reads it any more, and so a
+# run whose worker is killed would die at its next line.
+Console.on_broken_pipe = _write_no_more  # type: ignore
