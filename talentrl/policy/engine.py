@@ -60,8 +60,5 @@ class TrainableEngine(GenerationEngine, Protocol):
     """A `GenerationEngine` over a model that is trained in this process."""
 
     tokenizer: "PreTrainedTokenizerBase"
-
-    @property
-    def model(self) -> "PreTrainedModel":
-        """The model; after a change of its weights, `reset` is called."""
-        ...
+    model: "PreTrainedModel"
+    """May be replaced by itself with adapters; after a change of its weights, `reset` is called."""

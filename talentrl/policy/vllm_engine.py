@@ -18,6 +18,7 @@ from talentrl.config import Precision
 from talentrl.errors import InputError
 from talentrl.policy.engine import Generation, Sampling
 from talentrl.policy.model import load_model
+from talentrl.policy.trainable import save_weights
 from talentrl.policy.vllm_server import RequestFailed, VllmServer
 
 FIXED_TEXT = "A skill is a small procedure in plain text. Read the question, search, and answer it in a few words."
@@ -106,7 +107,7 @@ class VllmEngine:
             if self._scratch:
                 self._scratch.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="vllm-", dir=self._scratch) as folder:
-                self.model.save_pretrained(folder)
+                save_weights(self.model, Path(folder))
                 self.server.load(Path(folder))
             self._check_fixed_text()
         self._changed = False
