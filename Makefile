@@ -10,7 +10,7 @@ PORT ?= 8000
 SERVE_ARGS ?= --dtype float32 --enforce-eager
 export DVC_NO_ANALYTICS := 1
 
-.PHONY: repro test test-slow lint bench profile serve-env serve clean
+.PHONY: repro test test-slow test-vllm lint bench profile serve-env serve clean
 
 repro: $(VENV)/.installed  ## the whole pipeline with params.yaml, ending with reports/index.html
 	dvc repro
@@ -20,6 +20,9 @@ test: $(VENV)/.installed lint  ## linters, types, and all tests but the slow one
 
 test-slow: $(VENV)/.installed  ## the slow tests: real model, browser
 	pytest -m slow
+
+test-vllm: $(VENV)/.installed $(SERVE_VENV)/.installed  ## the tests against a real vLLM server on the CPU
+	TALENTRL_VLLM=$(abspath $(SERVE_VENV)) pytest -m vllm
 
 lint: $(VENV)/.installed
 	ruff check .

@@ -52,10 +52,11 @@ class RealServer:
         self.stop()
         raise RuntimeError(f"vLLM did not start:\n{self._log.read_text(errors='replace')[-3000:]}")
 
-    def running_requests(self) -> int:
+    def metric(self, name: str) -> float:
+        """The present value of one of the server's metrics."""
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
-        return int(sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running{")))
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{"))
 
     def stop(self) -> None:
         with suppress(ProcessLookupError):

@@ -30,7 +30,7 @@ class Generation:
     stopped: bool
     """Whether a closing tag or the end token came before the token limit."""
     failure: str = ""
-    """Why there is no turn, where a server refused or lost this one and goes on with others."""
+    """Why there is no turn: a server refused or lost it."""
 
 
 class GenerationEngine(Protocol):

@@ -71,7 +71,8 @@ class VllmEngine:
         """See `GenerationEngine.generate`.
 
         Raises:
-            InputError: the server does not answer any more, or its weights are not the model's.
+            InputError: the server does not answer when the call begins, or its weights are not the model's. A server
+                that stops later fails the rows that it owes.
         """
         request = {
             **_PLAIN_SAMPLING,

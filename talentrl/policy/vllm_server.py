@@ -30,7 +30,7 @@ _IMMATERIAL = {
 
 
 class RequestFailed(RuntimeError):
-    """One request came to nothing while the server goes on; the message says why."""
+    """A request came to nothing; the message says why. If the server is gone, the next call raises InputError."""
 
 
 class VllmServer:
@@ -61,11 +61,14 @@ class VllmServer:
         An exception that is raised meanwhile (Ctrl-C) closes the connections, on which the server drops the requests.
 
         Raises:
-            InputError: the server does not answer any more, or was given other weights meanwhile.
+            InputError: the server was given other weights meanwhile.
         """
         results = asyncio.run(self._complete(bodies, at_once)) if bodies else []
         if failed := [result for result in results if isinstance(result, RequestFailed)]:
-            self._get("/health", f"stopped during a rollout: {failed[0]}")
+            try:
+                self._get("/health", f"stopped during a rollout: {failed[0]}")
+            except InputError as error:
+                return [RequestFailed(str(error)) if isinstance(r, RequestFailed) else r for r in results]
         if bodies and not self.has_weights():
             raise InputError(
                 f"vllm.url: the server at {self.url} was given other weights during a rollout; "

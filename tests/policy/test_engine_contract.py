@@ -33,7 +33,7 @@ class Subject:
     scope="module",
     params=[
         *((TransformersEngine, name) for name in ARCHITECTURES),
-        *(pytest.param((VllmEngine, name), marks=pytest.mark.slow) for name in ("llama", "qwen3")),
+        *(pytest.param((VllmEngine, name), marks=pytest.mark.vllm) for name in ("llama", "qwen3")),
     ],
     ids=lambda param: f"{param[0].__name__}-{param[1]}",
 )
