@@ -27,6 +27,8 @@ class Subject:
     """Makes one for a batch size; each has a model of its own, equal to `model`."""
     tolerance: float
     """Of log-probabilities."""
+    draws: int
+    """Enough to tell distributions apart; over HTTP each costs more."""
 
 
 @pytest.fixture(
@@ -45,14 +47,14 @@ def subject(request, tmp_path_factory):
     model.save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
     if kind is TransformersEngine:
-        yield Subject(model, lambda batch=4: TransformersEngine(load_model(folder), TOKENIZER, batch), 1e-4)
+        yield Subject(model, lambda batch=4: TransformersEngine(load_model(folder), TOKENIZER, batch), 1e-4, 4000)
         return
     server = request.getfixturevalue("serve_vllm")(folder)
 
     def engine(batch=4):
         return VllmEngine(VllmServer.open(server.url, 300, folder, 256), folder, TOKENIZER, batch)
 
-    yield Subject(model, engine, 1e-3)
+    yield Subject(model, engine, 1e-3, 1000)
     server.stop()
 
 
@@ -110,7 +112,7 @@ def test_same_seed_same_turn_other_seed_other_turn(subject):
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_tokens_are_sampled_from_the_models_distribution(subject, temperature):
-    prompt, draws = some_tokens(random.Random(6), 12), 4000
+    prompt, draws = some_tokens(random.Random(6), 12), subject.draws
     turns = subject.engine(256).generate([prompt] * draws, Sampling(1, (), temperature), range(draws))
     with torch.no_grad():
         logits = subject.model(torch.tensor([prompt])).logits[0, -1].double()
