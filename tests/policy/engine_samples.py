@@ -12,6 +12,9 @@ TOKENIZER = word_tokenizer()
 TOKENIZER.chat_template = "{{ messages[0].content }}"  # a model folder needs one
 END = VOCABULARY - 1
 STOP = ("1 w", "w77")
+# In place of the engine's own text, whose words this tokenizer does not know: all would be the padding token, on which
+# all models agree.
+FIXED_WORDS = " ".join(f"w{i}" for i in range(1, 30))
 
 
 def ragged_prompts(draw, count=6):

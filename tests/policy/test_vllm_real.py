@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from engine_samples import STOP, TOKENIZER, assert_same, decode_naively, ragged_prompts, some_tokens
+from engine_samples import FIXED_WORDS, STOP, TOKENIZER, assert_same, decode_naively, ragged_prompts, some_tokens
 from tiny_models import byte_tokenizer, tiny_model
 from vllm_servers import REPOSITORY
 
@@ -22,6 +22,11 @@ from talentrl.policy.vllm_server import VllmServer
 
 pytestmark = pytest.mark.vllm
 TOLERANCE = 1e-3
+
+
+@pytest.fixture(autouse=True)
+def fixed_text(monkeypatch):
+    monkeypatch.setattr("talentrl.policy.vllm_engine.FIXED_TEXT", FIXED_WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +78,7 @@ def test_what_conversations_share_is_cached(ours, server):
     assert server.metric("vllm:prefix_cache_hits_total") - before >= 4 * 128
 
 
-def test_an_interrupt_cancels_what_is_under_way(ours, server):
+def test_an_interrupt_cancels_what_is_under_way(ours, server, interruptible):
     ours.generate([[1, 2]], Sampling(1, ()), [0])
 
     def interrupt():
