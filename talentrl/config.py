@@ -156,10 +156,21 @@ class RolloutSection(Section):
     turn_tokens: PositiveInt = 64
     batch: PositiveInt = 64
     """Rollouts generated side by side. Results do not depend on it."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """What generates: the model in this process, or a vLLM server (section `vllm`)."""
     show_strategy: bool = True
     """Put the talent's strategy into the talent context; off, only its skills tell the executor what to do."""
     show_admissible: bool = False
     """End observations of ALFWorld and WebShop with the commands that are valid: many tokens, fewer invalid actions."""
+
+
+class VllmSection(Section):
+    """The server of `rollout.engine: vllm`; a key that it asks for is read from VLLM_API_KEY in the environment."""
+
+    url: str = "http://127.0.0.1:8000"
+    """`make serve` starts it there. It must see this project's files: weights are handed over in folders."""
+    timeout: PositiveFloat = 600.0
+    """Seconds that one turn may take, its time in the server's queue included; then its rollout has failed."""
 
 
 class DemosSection(Section):
@@ -292,6 +303,7 @@ class Params(Section):
     tasks: TasksSection = TasksSection()
     retrieval: RetrievalSection = RetrievalSection()
     rollout: RolloutSection = RolloutSection()
+    vllm: VllmSection = VllmSection()
     demos: DemosSection = DemosSection()
     sft: SftSection = SftSection()
     rl: RlSection = RlSection()

@@ -99,22 +99,22 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=f"w{VOCABULARY - 1}")
 
 
-def tiny_model(architecture: str, positions: int = 256, seed: int = 0) -> PreTrainedModel:
-    """A random model of hidden size 32 whose most likely next token varies with its input."""
+def tiny_model(architecture: str, positions: int = 256, seed: int = 0, head_size: int = 8) -> PreTrainedModel:
+    """A random model with four attention heads whose most likely next token varies with its input."""
     torch.manual_seed(seed)
     end = {"eos_token_id": VOCABULARY - 1, "bos_token_id": 0, "pad_token_id": 0}
     if architecture == "gpt2":
-        sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": positions}
+        sizes = {"n_embd": 4 * head_size, "n_layer": 2, "n_head": 4, "n_positions": positions}
         config = GPT2Config(vocab_size=VOCABULARY, initializer_range=0.3, tie_word_embeddings=False, **sizes, **end)
         return GPT2LMHeadModel(config).eval()
     shared = {
         "vocab_size": VOCABULARY,
-        "hidden_size": 32,
+        "hidden_size": 4 * head_size,
         "intermediate_size": 64,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
-        "head_dim": 8,
+        "head_dim": head_size,
         "max_position_embeddings": positions,
         "initializer_range": 0.3,
         **end,
@@ -130,4 +130,4 @@ def tiny_model(architecture: str, positions: int = 256, seed: int = 0) -> PreTra
         return CohereForCausalLM(CohereConfig(logit_scale=0.25, **shared)).eval()
     if architecture == "qwen2":
         return Qwen2ForCausalLM(Qwen2Config(**shared)).eval()
-    return Qwen3ForCausalLM(Qwen3Config(head_dim=8, **shared)).eval()
+    return Qwen3ForCausalLM(Qwen3Config(head_dim=head_size, **shared)).eval()

@@ -9,7 +9,7 @@ little.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import torch
@@ -20,8 +20,8 @@ from talentrl.config import ModelSection, RlSection
 from talentrl.learning.advantages import routing_advantages
 from talentrl.learning.arguments import REINFORCEMENT_SCHEDULE, shared_arguments
 from talentrl.learning.resuming import EpochOrder, train_or_resume
+from talentrl.policy.engine import TrainableEngine
 from talentrl.policy.prefix_tree import tree_log_probabilities
-from talentrl.policy.transformers_engine import TransformersEngine
 from talentrl.rollouts.runner import RolloutRunner
 
 
@@ -64,8 +64,7 @@ def replay(
     Returns:
         One dict a step, its metrics named `replay/…`; `replay/value` is the expected return over the drawn arms.
     """
-    engine = runner.engine
-    assert isinstance(engine, TransformersEngine)
+    engine = cast(TrainableEngine, runner.engine)
     trainer = _ReplayTrainer(
         runner=runner,
         settings=settings,

@@ -11,7 +11,7 @@ How it differs from GRPO:
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import torch
@@ -33,10 +33,10 @@ from talentrl.learning.arms import (
 from talentrl.learning.callbacks import CollapseMonitor
 from talentrl.learning.replay import contrasts, replay
 from talentrl.learning.resuming import EpochOrder, train_or_resume
+from talentrl.policy.engine import TrainableEngine
 from talentrl.policy.model import save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.policy.trainable import set_trainable
-from talentrl.policy.transformers_engine import TransformersEngine
 from talentrl.processes import process_count
 from talentrl.rollouts.episode import episodes_frame, read_episodes, write_episodes
 from talentrl.rollouts.interventions import derive_seed
@@ -69,8 +69,7 @@ def train_rl(
     from datasets import Dataset
 
     group = _checked_group(settings, tasks, len(runner.bank.talents))
-    engine = runner.engine
-    assert isinstance(engine, TransformersEngine)
+    engine = cast(TrainableEngine, runner.engine)
     engine.model = set_trainable(engine.model, model_settings, settings.frozen_layers, seed)
     trainer = TalentGRPOTrainer(
         model=engine.model,

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Generation:
     temperature, or at temperature 1 when greedy. Aligned with `token_ids`."""
     stopped: bool
     """Whether a closing tag or the end token came before the token limit."""
+    failure: str = ""
+    """Why there is no turn: a server refused or lost it."""
 
 
 class GenerationEngine(Protocol):
@@ -36,7 +41,10 @@ class GenerationEngine(Protocol):
     """
 
     def generate(self, prompts: Sequence[list[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Generation]:
-        """One turn for each prompt; `seeds` are per prompt."""
+        """One turn for each prompt; `seeds` are per prompt.
+
+        An exception that is raised meanwhile, such as Ctrl-C, ends the call and leaves the engine usable.
+        """
         ...
 
     def score(self, prompts: Sequence[list[int]], continuations: Sequence[list[int]]) -> list[list[float]]:
@@ -46,3 +54,11 @@ class GenerationEngine(Protocol):
     def reset(self) -> None:
         """Forget what was kept between calls; called whenever the model's weights have changed."""
         ...
+
+
+class TrainableEngine(GenerationEngine, Protocol):
+    """A `GenerationEngine` over a model that is trained in this process."""
+
+    tokenizer: "PreTrainedTokenizerBase"
+    model: "PreTrainedModel"
+    """May be replaced by itself with adapters; after a change of its weights, `reset` is called."""

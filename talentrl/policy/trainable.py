@@ -1,5 +1,6 @@
 """Which weights training changes."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,6 +35,23 @@ def set_trainable(model: PreTrainedModel, settings: ModelSection, frozen_layers:
         exclude_modules=rf".*\.layers\.({frozen})\..*" if frozen_layers else None,
     )
     return get_peft_model(model, config)
+
+
+def save_weights(model: Any, folder: Path) -> None:
+    """Write the weights that `model` computes with to `folder`, LoRA adapters added in; `model` stays as it is."""
+    if not hasattr(model, "peft_config"):
+        model.save_pretrained(folder)
+        return
+    from peft.tuners.lora import LoraLayer
+
+    whole = model.get_base_model()
+    state = {name.replace(".base_layer.", "."): value for name, value in whole.state_dict().items()}
+    adapted: list[tuple[str, Any]] = [
+        (n, module) for n, module in whole.named_modules() if isinstance(module, LoraLayer)
+    ]
+    with torch.no_grad():
+        state |= {f"{name}.weight": layer.weight + layer.get_delta_weight("default") for name, layer in adapted}
+    whole.save_pretrained(folder, state_dict={name: value for name, value in state.items() if ".lora_" not in name})
 
 
 def _freeze_lower_layers(model: PreTrainedModel, count: int) -> None:

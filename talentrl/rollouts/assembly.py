@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,12 +20,16 @@ from talentrl.environments.webshop.environment import WebShopEnvironment
 from talentrl.environments.webshop.shop import Shop
 from talentrl.errors import InputError
 from talentrl.files import sha256
+from talentrl.policy.engine import GenerationEngine
 from talentrl.policy.prompts import EnvironmentKind
 from talentrl.retrieval.backends import build_index, open_encoder, open_index
 from talentrl.retrieval.encoder import Encoder
 from talentrl.retrieval.index import Document
 from talentrl.retrieval.skills import SkillRetriever, skill_documents
 from talentrl.rollouts.runner import Limits, RolloutRunner
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ROOT = Path()
 """The project in the current folder."""
@@ -105,14 +110,12 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
     import torch
 
     from talentrl.policy.chat import ChatFormat
-    from talentrl.policy.model import load_model, load_tokenizer
-    from talentrl.policy.transformers_engine import TransformersEngine
+    from talentrl.policy.model import load_tokenizer
 
     torch.set_float32_matmul_precision(params.model.matmul_precision)
     bank = SkillBank.read_json(root / layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
-    model = load_model(checkpoint, params.model.precision)
-    engine = TransformersEngine(model, tokenizer, params.rollout.batch)
+    engine = open_engine(params, checkpoint, tokenizer)
     encoder = open_encoder(params.retrieval)
     return RolloutRunner(
         engine,
@@ -134,6 +137,26 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
         show_admissible=params.rollout.show_admissible,
         show_strategy=params.rollout.show_strategy,
     )
+
+
+def open_engine(params: Params, checkpoint: Path, tokenizer: "PreTrainedTokenizerBase") -> GenerationEngine:
+    """The engine that `rollout.engine` names, for the model in `checkpoint`.
+
+    Raises:
+        InputError: the checkpoint is broken, or the vLLM server is missing or does not fit it.
+    """
+    if params.rollout.engine == "vllm":
+        from talentrl.policy.vllm_engine import VllmEngine
+        from talentrl.policy.vllm_server import VllmServer
+
+        server = VllmServer.open(params.vllm.url, params.vllm.timeout, checkpoint, params.model.max_tokens)
+        return VllmEngine(
+            server, checkpoint, tokenizer, params.rollout.batch, params.model.precision, layout.SCRATCH / "vllm"
+        )
+    from talentrl.policy.model import load_model
+    from talentrl.policy.transformers_engine import TransformersEngine
+
+    return TransformersEngine(load_model(checkpoint, params.model.precision), tokenizer, params.rollout.batch)
 
 
 def fingerprint(checkpoint: Path) -> str:

@@ -21,7 +21,7 @@ class StopReason(StrEnum):
     TOKEN_LIMIT = "token_limit"
     """The next turn would not fit the conversation's token limit."""
     ERROR = "error"
-    """The environment or retrieval raised; the return is null."""
+    """The environment or retrieval raised, or the engine lost a turn; the return is null."""
 
 
 @dataclass

@@ -9,8 +9,8 @@ Token layout of an episode (DESIGN §6):
     <information>…           context     masked
     <answer>…</answer>       EXECUTION   sampled
 
-Conversations grow by appending ids; what was sampled is what is trained on. An exception in an environment ends
-that rollout as a recorded failure, not the run.
+Conversations grow by appending ids; what was sampled is what is trained on. An exception in an environment, or a turn
+that the engine lost, ends that rollout as a recorded failure, not the run.
 """
 
 import math
@@ -211,6 +211,8 @@ class RolloutRunner:
         return [rollout.episode for rollout in rollouts]
 
     def _read_routing(self, turn: Generation) -> Routing:
+        if turn.failure:
+            raise InputError(f"rollout.engine: a routing turn failed: {turn.failure}")
         talent = parse_talent(self.chat.decode(turn.token_ids))
         valid = talent in self.bank.talents
         return Routing(talent if valid else None, turn.token_ids, turn.logprobs, sampled=True, valid=valid)
@@ -266,6 +268,9 @@ class _Rollout:
 
     def act(self, generation: Generation) -> None:
         """Append a sampled turn, take its action, append the observation."""
+        if generation.failure:
+            self._fail(generation.failure)
+            return
         chat, episode = self._runner.chat, self.episode
         text = chat.decode(generation.token_ids)
         self._append(generation.token_ids, generation.logprobs, "action")
@@ -343,6 +348,9 @@ class _Rollout:
         except InputError:
             raise
         except Exception as error:
-            self.episode.error = f"{type(error).__name__}: {error}"
-            self.episode.value = None
-            self._end(StopReason.ERROR)
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _fail(self, error: str) -> None:
+        self.episode.error = error
+        self.episode.value = None
+        self._end(StopReason.ERROR)

@@ -11,7 +11,7 @@ from talentrl.config import ModelSection
 from talentrl.errors import InputError
 from talentrl.policy.engine import Sampling
 from talentrl.policy.model import save_model
-from talentrl.policy.trainable import set_trainable
+from talentrl.policy.trainable import save_weights, set_trainable
 from talentrl.policy.transformers_engine import TransformersEngine
 
 IDS = torch.tensor([[1, 2, 3, 4, 5, 6]])
@@ -57,6 +57,13 @@ def test_fresh_adapters_change_nothing_and_trained_ones_are_merged(architecture,
         trained = model(IDS).logits
     assert not torch.allclose(trained, plain, atol=1e-4)
     turns = TransformersEngine(model, word_tokenizer()).generate([[1, 2, 3]] * 2, Sampling(4, ()), [0, 1])
+    save_weights(model, tmp_path / "now")  # as a vLLM server takes them, in the middle of training
+    now = AutoModelForCausalLM.from_pretrained(tmp_path / "now").eval()
+    assert {name for name, _ in now.named_parameters()} == {
+        name for name, _ in tiny_model(architecture).named_parameters()
+    }
+    torch.testing.assert_close(now(IDS).logits, trained, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(model(IDS).logits, trained, atol=0, rtol=0)
     save_model(model, word_tokenizer(), tmp_path / "out")
     saved = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     assert not any("lora" in name for name, _ in saved.named_parameters())
