@@ -386,17 +386,20 @@ def retrieval_evaluate(
 
 @app.command()
 def profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a file in profiles/, without .yaml.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Files in profiles/, without .yaml; later go over earlier.")
+    ],
 ) -> None:
     """Write the values of profiles/NAME.yaml into params.yaml, and list the keys that changed."""
-    from talentrl.config import apply_profile
+    from talentrl.config import apply_profiles
 
     folder = Path("profiles")
     known = sorted(file.stem for file in folder.glob("*.yaml"))
-    if name not in known:
-        raise _unknown("profile", name, known, folder)
-    changed = apply_profile(folder / f"{name}.yaml")
-    typer.echo("\n".join(changed) or f"params.yaml holds the values of {name} already")
+    for name in names:
+        if name not in known:
+            raise _unknown("profile", name, known, folder)
+    changed = apply_profiles([folder / f"{name}.yaml" for name in names])
+    typer.echo("\n".join(changed) or f"params.yaml holds the values of {', '.join(names)} already")
 
 
 @track_app.command("replay")

@@ -116,7 +116,7 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
     encoder = open_encoder(params.retrieval)
     return RolloutRunner(
         engine,
-        ChatFormat(tokenizer),
+        ChatFormat(tokenizer, params.model.thinking),
         bank,
         open_retriever(bank, encoder, params.retrieval, root),
         open_environment(params, encoder, root),
