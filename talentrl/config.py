@@ -212,6 +212,8 @@ class RlSection(Section):
     warmup: Fraction = 0.2
     """Share of the steps in which the learning rate rises: Adam's first steps are whole steps in every weight."""
     frozen_layers: Annotated[int, Field(ge=0)] = 0
+    lora_rank: NonNegativeInt | None = None
+    """As `model.lora_rank`, for this stage alone; null takes that."""
     temperature: PositiveFloat = 0.5
     """Of the execution turns, which are sampled from and trained as the policy at this temperature."""
     routing_temperature: PositiveFloat = 2.0
@@ -234,6 +236,10 @@ class RlSection(Section):
     replay_batch: PositiveInt = 20
     """Contrasts a replay step."""
     save_steps: PositiveInt = 4
+
+    def model_settings(self, model: ModelSection) -> ModelSection:
+        """`model` with this stage's own rank of adapters, if it has one."""
+        return model if self.lora_rank is None else model.model_copy(update={"lora_rank": self.lora_rank})
 
     def problem(self) -> str | None:
         """Why these settings together train nothing, or not what they say, in one line; None if they are sound."""
