@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from talentrl import __version__, layout
 from talentrl.errors import InputError
+from talentrl.memory import out_of_memory
 from talentrl.offline import set_environment
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """Commands that report an InputError as a user's error."""
+    """Commands that report an InputError, or memory that ran out, as a user's error."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -34,6 +35,11 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except InputError as error:
             typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(2) from None
+        except (RuntimeError, MemoryError) as error:
+            if (message := out_of_memory(error, str(ctx.invoked_subcommand))) is None:
+                raise
+            typer.echo(f"Error: {message}", err=True)
             raise typer.Exit(2) from None
 
 

@@ -17,7 +17,7 @@ from trl import SFTConfig, SFTTrainer
 from talentrl.config import ModelSection, SftSection
 from talentrl.learning.arguments import shared_arguments
 from talentrl.learning.resuming import train_or_resume
-from talentrl.policy.model import load_model, load_tokenizer, save_model
+from talentrl.policy.model import check_vocabulary, load_model, load_tokenizer, save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.policy.trainable import set_trainable
 
@@ -63,12 +63,13 @@ def train_sft(
         The trainer's log history, one dict a step.
 
     Raises:
-        InputError: `base` is not a model folder.
+        InputError: `base` is not a model folder, or its tokenizer is another model's.
     """
     from datasets import Dataset
 
-    model = set_trainable(load_model(base, model_settings.precision), model_settings, settings.frozen_layers, seed)
-    tokenizer = load_tokenizer(base)
+    loaded, tokenizer = load_model(base, model_settings.precision), load_tokenizer(base)
+    check_vocabulary(loaded, tokenizer)
+    model = set_trainable(loaded, model_settings, settings.frozen_layers, seed)
     rows = training_rows(episodes, seed)
     (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
     micro_batch = math.gcd(settings.batch, together)  # one task's conversations: a tree whose trunk is their prompt

@@ -26,9 +26,16 @@ class ChatFormat:
         """Cut the tokenizer's chat template into its delimiters; `thinking` is `model.thinking`.
 
         Raises:
-            InputError: the template does not render the four kinds of turn in order.
+            InputError: the template does not render the four kinds of turn in order, or the tokenizer adds special
+                tokens to every text, which would stand in the middle of conversations.
         """
         self.tokenizer = tokenizer
+        for ids in (self.encode("text"), self.encode_untrusted("text")):
+            if added := [token for token in ids if token in tokenizer.all_special_ids]:
+                raise InputError(
+                    f"the tokenizer adds {tokenizer.convert_ids_to_tokens(added)} to every text, also with "
+                    "add_special_tokens=False; expected none, since turns are encoded one by one"
+                )
         conversation = [
             {"role": "system", "content": _SYSTEM},
             {"role": "user", "content": _USER},

@@ -105,13 +105,14 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
     import torch
 
     from talentrl.policy.chat import ChatFormat
-    from talentrl.policy.model import load_model, load_tokenizer
+    from talentrl.policy.model import check_positions, load_model, load_tokenizer
     from talentrl.policy.transformers_engine import TransformersEngine
 
     torch.set_float32_matmul_precision(params.model.matmul_precision)
     bank = SkillBank.read_json(root / layout.BANK)
     tokenizer = load_tokenizer(checkpoint)
     model = load_model(checkpoint, params.model.precision)
+    check_positions(model, params.model.max_tokens)
     engine = TransformersEngine(model, tokenizer, params.rollout.batch)
     encoder = open_encoder(params.retrieval)
     return RolloutRunner(

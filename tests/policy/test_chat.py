@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import byte_tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from talentrl.errors import InputError
 from talentrl.policy.chat import ChatFormat
@@ -122,6 +123,20 @@ def test_a_turn_that_ends_like_a_delimiter_keeps_its_delimiter():
     tokenizer.chat_template = "{% for m in messages %}{{ m.content + '\n\n' }}{% endfor %}"
     chat = ChatFormat(tokenizer)
     assert chat.turn("o", chat.encode("said\n")) == chat.encode("\n\no\n\n")
+
+
+class StartsAnew(PreTrainedTokenizerFast):
+    """Puts the start token before every text, whatever it is asked for."""
+
+    def encode(self, *args, **kwargs):
+        return [self.bos_token_id, *super().encode(*args, **kwargs)]
+
+
+def test_a_tokenizer_that_starts_every_text_anew_is_refused():
+    tokenizer = byte_tokenizer("llama3")
+    tokenizer.__class__ = StartsAnew
+    with pytest.raises(InputError, match=r"^the tokenizer adds \['<\|begin_of_text\|>'\] to every text"):
+        ChatFormat(tokenizer)
 
 
 @pytest.mark.parametrize(
