@@ -408,6 +408,41 @@ def profile(
     typer.echo("\n".join(changed) or f"params.yaml holds the values of {', '.join(names)} already")
 
 
+@app.command()
+def plan(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", exists=True, help="config.json of the model; else that of model.source."
+        ),
+    ] = None,
+    gpus: Annotated[
+        int, typer.Option("--gpus", metavar="N", help="GPUs that share the supervised stage.", callback=_checked_count)
+    ] = 1,
+    tflops: Annotated[
+        float | None, typer.Option("--tflops", metavar="X", help="Assume so many 10¹² operations a second.", min=1e-6)
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option("--bandwidth", metavar="X", help="Assume so many GB a second from memory.", min=1e-6)
+    ] = None,
+) -> None:
+    """Estimate what a run of params.yaml takes: memory by part, rollouts, disk; hours at speeds that you assume."""
+    from talentrl import display
+    from talentrl.bank.bank import SkillBank
+    from talentrl.config import load_params
+
+    params = load_params()
+    talents = len(SkillBank.load(Path(params.bank.path)).talents)
+    if (tflops is None) != (bandwidth is None):
+        raise InputError("--tflops and --bandwidth: found one, expected both or neither")
+    from talentrl.planning import Speed, make_plan
+    from talentrl.policy.model import load_config
+
+    speed = Speed(tflops * 1e12, bandwidth * 1e9) if tflops is not None and bandwidth is not None else None
+    made = make_plan(params, load_config(config or params.model.source), talents, gpus, speed)
+    display.show_plan(_console(), made, params, speed)
+
+
 @track_app.command("replay")
 def track_replay() -> None:
     """Send what MLflow did not take when it happened, each record once."""

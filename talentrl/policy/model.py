@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from accelerate import PartialState
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from talentrl.config import Precision
 from talentrl.errors import InputError
@@ -34,6 +34,23 @@ def fetch_model(source: str, output: Path) -> None:
         model, tokenizer = load_model(source), load_tokenizer(source)
     check_vocabulary(model, tokenizer)
     save_model(model, tokenizer, output)
+
+
+def load_config(source: str | Path) -> Any:
+    """The configuration of the model that `source` names: as in `fetch_model`, or a file `config.json`.
+
+    Raises:
+        InputError: there is none, or it is none of a language model.
+    """
+    try:
+        if isinstance(source, str) and source.startswith(PACKAGE_PREFIX):
+            file = _packaged_gguf(source.removeprefix(PACKAGE_PREFIX))
+            return AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+        return AutoConfig.from_pretrained(source)
+    except (OSError, ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _not_a_model(source, error) from error
 
 
 def save_model(model: Any, tokenizer: PreTrainedTokenizerBase, output: Path) -> None:
