@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from talentrl import __version__, layout, runs_cli
 from talentrl.errors import InputError
+from talentrl.memory import out_of_memory
 from talentrl.offline import set_environment
 from talentrl.tracking.reading import Unreadable
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """Commands that report an InputError as a user's error."""
+    """Commands that report an InputError, or memory that ran out, as a user's error."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -36,6 +37,11 @@ class _Commands(TyperGroup):
         except (InputError, Unreadable) as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
+        except (RuntimeError, MemoryError) as error:
+            if (message := out_of_memory(error, str(ctx.invoked_subcommand))) is None:
+                raise
+            typer.echo(f"Error: {message}", err=True)
+            raise typer.Exit(2) from None
 
 
 app = typer.Typer(
@@ -393,17 +399,55 @@ def retrieval_evaluate(
 
 @app.command()
 def profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a file in profiles/, without .yaml.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Files in profiles/, without .yaml; later go over earlier.")
+    ],
 ) -> None:
     """Write the values of profiles/NAME.yaml into params.yaml, and list the keys that changed."""
-    from talentrl.config import apply_profile
+    from talentrl.config import apply_profiles
 
     folder = Path("profiles")
     known = sorted(file.stem for file in folder.glob("*.yaml"))
-    if name not in known:
-        raise _unknown("profile", name, known, folder)
-    changed = apply_profile(folder / f"{name}.yaml")
-    typer.echo("\n".join(changed) or f"params.yaml holds the values of {name} already")
+    for name in names:
+        if name not in known:
+            raise _unknown("profile", name, known, folder)
+    changed = apply_profiles([folder / f"{name}.yaml" for name in names])
+    typer.echo("\n".join(changed) or f"params.yaml holds the values of {', '.join(names)} already")
+
+
+@app.command()
+def plan(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", exists=True, help="config.json of the model; else that of model.source."
+        ),
+    ] = None,
+    gpus: Annotated[
+        int, typer.Option("--gpus", metavar="N", help="GPUs that share the supervised stage.", callback=_checked_count)
+    ] = 1,
+    tflops: Annotated[
+        float | None, typer.Option("--tflops", metavar="X", help="Assume so many 10¹² operations a second.", min=1e-6)
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option("--bandwidth", metavar="X", help="Assume so many GB a second from memory.", min=1e-6)
+    ] = None,
+) -> None:
+    """Estimate what a run of params.yaml takes: memory by part, rollouts, disk; hours at speeds that you assume."""
+    from talentrl import display
+    from talentrl.bank.bank import SkillBank
+    from talentrl.config import load_params
+
+    params = load_params()
+    talents = len(SkillBank.load(Path(params.bank.path)).talents)
+    if (tflops is None) != (bandwidth is None):
+        raise InputError("--tflops and --bandwidth: found one, expected both or neither")
+    from talentrl.planning import Speed, make_plan
+    from talentrl.policy.model import load_config
+
+    speed = Speed(tflops * 1e12, bandwidth * 1e9) if tflops is not None and bandwidth is not None else None
+    made = make_plan(params, load_config(config or params.model.source), talents, gpus, speed)
+    display.show_plan(_console(), made, params, speed)
 
 
 @track_app.command("replay")

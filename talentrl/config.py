@@ -1,8 +1,8 @@
 """`params.yaml` as typed, validated models: one section a stage, and the one place with defaults.
 
 YAML is read as version 1.2 through the parser that DVC uses, so `1e-6` is the same number to DVC and to us.
-A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it rewrites the values in
-`params.yaml`, so that DVC tracks what changed.
+A profile (`profiles/NAME.yaml`) is an overlay of the same keys; applying it, or several one over the other, rewrites
+the values in `params.yaml`, so that DVC tracks what changed.
 """
 
 import difflib
@@ -59,6 +59,9 @@ class ModelSection(Section):
     """What adapters are scaled by, times their rank."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass instead of keeping them: less memory, about a third more time."""
+    thinking: bool = False
+    """Let a model that may think before it speaks (Qwen3) do so; off, its turns open with its template's empty thought.
+    Templates of other models know no thoughts."""
     matmul_precision: Literal["highest", "high", "medium"] = "medium"
     """`torch.set_float32_matmul_precision`. On processors with AVX-512, `medium` lets oneDNN multiply, twice as fast on
     AMD and still in float32; where there are bfloat16 tiles (AMX) it uses them."""
@@ -223,6 +226,8 @@ class RlSection(Section):
     warmup: Fraction = 0.2
     """Share of the steps in which the learning rate rises: Adam's first steps are whole steps in every weight."""
     frozen_layers: Annotated[int, Field(ge=0)] = 0
+    lora_rank: NonNegativeInt | None = None
+    """As `model.lora_rank`, for this stage alone; null takes that."""
     temperature: PositiveFloat = 0.5
     """Of the execution turns, which are sampled from and trained as the policy at this temperature."""
     routing_temperature: PositiveFloat = 2.0
@@ -245,6 +250,10 @@ class RlSection(Section):
     replay_batch: PositiveInt = 20
     """Contrasts a replay step."""
     save_steps: PositiveInt = 4
+
+    def model_settings(self, model: ModelSection) -> ModelSection:
+        """`model` with this stage's own rank of adapters, if it has one."""
+        return model if self.lora_rank is None else model.model_copy(update={"lora_rank": self.lora_rank})
 
     def problem(self) -> str | None:
         """Why these settings together train nothing, or not what they say, in one line; None if they are sound."""
@@ -388,21 +397,26 @@ def with_settings(params: Params, settings: Sequence[str]) -> Params:
     return parse_params(values, "settings")
 
 
-def apply_profile(profile: Path, path: Path = Path("params.yaml")) -> list[str]:
-    """Write the values of overlay `profile` into `path`, keeping its comments; return the changed keys.
+def apply_profiles(profiles: Sequence[Path], path: Path = Path("params.yaml")) -> list[str]:
+    """Write the values of overlays `profiles`, later ones over earlier ones, into `path`, keeping its comments.
+
+    Returns:
+        The keys that have another value now.
 
     Raises:
-        InputError: either file is broken, or the result is not valid; `path` is then left as it was.
+        InputError: a file is broken, or the result is not valid; `path` is then left as it was.
     """
     from ruamel.yaml import YAML
 
-    overlay = read_yaml(profile)
+    overlay: dict[str, Any] = {}
+    for profile in profiles:
+        _merge(overlay, read_yaml(profile), "")
     load_params(path)
     yaml = YAML()
     yaml.width = 120
     document = yaml.load(path.read_text(encoding="utf-8"))
     changed = _merge(document, overlay, "")
-    parse_params(document, str(profile))
+    parse_params(document, " over ".join(str(profile) for profile in reversed(profiles)))
     with atomic_path(path) as temporary:
         yaml.dump(document, temporary)
     return changed

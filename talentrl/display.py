@@ -17,7 +17,9 @@ from talentrl.retrieval.index import Hit
 if TYPE_CHECKING:
     import polars as pl
 
+    from talentrl.config import Params
     from talentrl.evaluation.retrieval import RetrievalEvaluation
+    from talentrl.planning import Plan, Speed
 
 _INTERVAL = ("value", "95 % interval", "p", "test")
 
@@ -63,6 +65,35 @@ def show_probabilities(console: Console, bank: SkillBank, probabilities: Mapping
     table.add_section()
     table.add_row("", f"{max(0.0, 1 - sum(probabilities.values())):.3g}", "any other routing turn")
     console.print(table)
+
+
+def show_plan(console: Console, plan: "Plan", params: "Params", speed: "Speed | None") -> None:
+    """Memory by stage and part, then rollouts, tokens, hours (if speeds are assumed) and disk."""
+    parts = list(dict.fromkeys(part for stage in plan.memory.values() for part in stage))
+    memory = _table("GB on each GPU, at most: an estimate", "part", *plan.memory)
+    for part in parts:
+        memory.add_row(part, *(f"{stage[part] / 1e9:.1f}" if part in stage else "" for stage in plan.memory.values()))
+    memory.add_section()
+    memory.add_row("together", *(f"{sum(stage.values()) / 1e9:.1f}" for stage in plan.memory.values()))
+    work = _table("Work, at most", "stage", "rollouts a seed", "tokens a seed", "hours, all seeds")
+    for stage, tokens in plan.tokens.items():
+        rollouts = f"{plan.rollouts[stage]:,}" if stage in plan.rollouts else ""
+        hours = f"{plan.seconds[stage] / 3600:.1f}" if speed else "–"
+        work.add_row(stage, rollouts, f"{tokens:,}", hours)
+    console.print(memory, work, sep="\n")
+    lines = [
+        f"Model: {params.model.source}, {plan.parameters:,} parameters. Disk: {plan.disk / 1e9:.0f} GB.",
+        f"Conversations are taken to be {params.model.max_tokens} tokens long (model.max_tokens).",
+    ]
+    if speed is None:
+        lines.append("Hours: name the speeds that you assume, --tflops and --bandwidth. None is measured here.")
+    else:
+        whole = sum(plan.seconds[stage] for stage in plan.tokens) / 3600
+        lines.append(
+            f"Assumed, not measured: {speed.operations / 1e12:g} TFLOP/s and {speed.bandwidth / 1e9:g} GB/s. At these, "
+            f"{3600 / plan.seconds['one rollout']:,.0f} rollouts an hour, {whole:.1f} hours in all."
+        )
+    console.print("\n".join(lines))
 
 
 def show_hits(

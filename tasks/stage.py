@@ -1,5 +1,6 @@
 """How every stage starts and ends: params, tracking, and an exit code that says whose fault it was."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from talentrl.config import Params, load_params
 from talentrl.errors import InputError, TrainingStopped
+from talentrl.memory import out_of_memory
 from talentrl.provenance import content_digest
 from talentrl.tracking import Run, track
 
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mapping[str, Path]) -> None:
     """Run `function` as the stage `name` under a tracking run; the body of every `python -m tasks.NAME`.
 
-    Bad input prints one line and exits with code 2, a training that stopped itself one line and code 1. Any other
-    exception is a fault of ours: its traceback shows, exit code 1. `inputs` (name → file or folder) must exist; they
-    are recorded with their digests.
+    Bad input prints one line and exits with code 2, as does a stage that runs out of memory; a training that stopped
+    itself one line and code 1. Any other exception is a fault of ours: its traceback shows, exit code 1.
+    `inputs` (name → file or folder) must exist; they are recorded with their digests.
     """
     signal.signal(signal.SIGTERM, _exit)
+    if "WORLD_SIZE" not in os.environ:  # a single process: transformers would split batches over all GPUs that it sees
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     try:
         params = load_params()
         for label, path in inputs.items():
@@ -37,6 +41,11 @@ def run_stage(name: str, function: Callable[[Params, Run], None], inputs: Mappin
     except TrainingStopped as stopped:
         print(f"{name}: {stopped}", file=sys.stderr)
         raise SystemExit(1) from None
+    except (RuntimeError, MemoryError) as error:
+        if (message := out_of_memory(error, name)) is None:
+            raise
+        print(f"{name}: {message}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def tag_parts(run: Run, runner: "RolloutRunner", checkpoint: Path) -> None:

@@ -7,7 +7,7 @@ from dvc.utils.serialize import parse_yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from talentrl.config import Params, apply_profile, load_params, parse_params, read_yaml
+from talentrl.config import Params, apply_profiles, load_params, parse_params, read_yaml
 from talentrl.errors import InputError
 
 
@@ -218,21 +218,33 @@ rl:
 def test_a_profile_changes_values_and_keeps_comments(write):
     path = write(PARAMS)
     profile = write("seeds: [1, 2]\nrl:\n  learning_rate: 1e-6\n  steps: 12\n  rollouts: 3\n", "big.yaml")
-    assert apply_profile(profile, path) == ["seeds", "rl.learning_rate", "rl.rollouts"]
+    assert apply_profiles([profile], path) == ["seeds", "rl.learning_rate", "rl.rollouts"]
     text = path.read_text()
     for comment in ("# At the top.", "7  # of the task set", "  # How many.", "12  # optimiser steps", "# small"):
         assert comment in text
     params = load_params(path)
     assert (params.seed, params.seeds, params.rl.steps, params.rl.rollouts) == (7, [1, 2], 12, 3)
     assert params.rl.learning_rate == parse_yaml(text, path)["rl"]["learning_rate"] == 1e-6
-    assert apply_profile(profile, path) == [], "applying it again changes nothing"
+    assert apply_profiles([profile], path) == [], "applying it again changes nothing"
     assert path.read_text() == text
 
 
 def test_a_profile_may_add_a_section(write):
     path = write(PARAMS)
-    assert apply_profile(write("sft: {epochs: 2}", "big.yaml"), path) == ["sft"]
+    assert apply_profiles([write("sft: {epochs: 2}", "big.yaml")], path) == ["sft"]
     assert load_params(path).sft.epochs == 2
+
+
+def test_later_profiles_go_over_earlier_ones_and_are_checked_together(write):
+    path = write(PARAMS)
+    sampled = write("rl: {kl: 0.1, steps: 3}", "penalty.yaml")  # needs a temperature of 1
+    hot = write("rl: {temperature: 1.0, steps: 4}", "hot.yaml")
+    assert sorted(apply_profiles([sampled, hot], path)) == ["rl.kl", "rl.steps", "rl.temperature"]
+    assert load_params(path).rl.steps == 4
+    text = path.read_text()
+    with pytest.raises(InputError, match=rf"^{hot} over {sampled}: rl.temperature: found 0.5"):
+        apply_profiles([sampled, write("rl: {temperature: 0.5}", "hot.yaml")], path)
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize(
@@ -249,7 +261,7 @@ def test_a_profile_may_add_a_section(write):
 def test_a_bad_profile_leaves_the_file_untouched(write, overlay, words):
     path, profile = write(PARAMS), write(overlay, "bad.yaml")
     with pytest.raises(InputError) as caught:
-        apply_profile(profile, path)
+        apply_profiles([profile], path)
     assert str(caught.value).startswith(f"{profile}: {words}")
     assert path.read_text() == PARAMS
     assert sorted(file.name for file in path.parent.iterdir()) == ["bad.yaml", "params.yaml"]
@@ -258,7 +270,7 @@ def test_a_bad_profile_leaves_the_file_untouched(write, overlay, words):
 def test_params_that_were_bad_before_are_not_blamed_on_the_profile(write):
     path = write(PARAMS + "repots: 1\n")
     with pytest.raises(InputError) as caught:
-        apply_profile(write("seed: 8", "good.yaml"), path)
+        apply_profiles([write("seed: 8", "good.yaml")], path)
     assert str(caught.value).startswith(f"{path}: unknown key 'repots'")
 
 
@@ -273,14 +285,14 @@ def test_a_profile_that_cannot_be_written_leaves_the_file_untouched(write, monke
 
     monkeypatch.setattr(YAML, "dump", fail)
     with pytest.raises(OSError, match="disk full"):
-        apply_profile(write("seed: 8", "big.yaml"), path)
+        apply_profiles([write("seed: 8", "big.yaml")], path)
     assert path.read_text() == PARAMS
     assert sorted(file.name for file in path.parent.iterdir()) == ["big.yaml", "params.yaml"]
 
 
 def test_missing_profile(write, tmp_path):
     with pytest.raises(InputError, match=r"none\.yaml: no such file"):
-        apply_profile(tmp_path / "none.yaml", write(PARAMS))
+        apply_profiles([tmp_path / "none.yaml"], write(PARAMS))
 
 
 def test_values_from_elsewhere_name_their_origin():

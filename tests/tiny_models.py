@@ -42,20 +42,24 @@ TEMPLATES = {
         ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
         "<|im_end|>",
     ),
-    # Qwen 3: thoughts of earlier turns are taken out.
+    # Qwen 3: thoughts before the last question are taken out; who may not think opens with an empty thought.
     "qwen3": (
+        "{% set past = namespace(end=0) %}"
+        "{% for m in messages if m.role == 'user' %}{% set past.end = messages.index(m) %}{% endfor %}"
         "{% for m in messages %}{% set said = m.content.split('</think>')[-1].lstrip('\n') "
-        "if m.role == 'assistant' else m.content %}"
+        "if m.role == 'assistant' and loop.index0 < past.end else m.content %}"
         "{{ '<|im_start|>' + m.role + '\n' + said + '<|im_end|>\n' }}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+        "{% if enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %}",
         ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
         "<|im_end|>",
     ),
-    # Llama 3: a start token, headers, a preamble in the system turn, trimmed contents, no line after the end.
+    # Llama 3: a start token, headers, the day in the system turn, trimmed contents, no line after the end.
     "llama3": (
-        "{{ bos_token }}{% for m in messages %}"
+        "{{ bos_token }}{% set day = date_string if date_string is defined else strftime_now('%d %b %Y') %}"
+        "{% for m in messages %}"
         "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' }}"
-        "{% if m.role == 'system' %}{{ 'Cutting Knowledge Date: December 2023\n\n' }}{% endif %}"
+        "{% if m.role == 'system' %}{{ 'Cutoff: December 2023\nDay: ' + day + '\n\n' }}{% endif %}"
         "{{ m.content | trim + '<|eot_id|>' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
         ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),

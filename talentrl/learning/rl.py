@@ -70,6 +70,7 @@ def train_rl(
 
     group = _checked_group(settings, tasks, len(runner.bank.talents))
     engine = cast(TrainableEngine, runner.engine)
+    model_settings = settings.model_settings(model_settings)
     engine.model = set_trainable(engine.model, model_settings, settings.frozen_layers, seed)
     trainer = TalentGRPOTrainer(
         model=engine.model,

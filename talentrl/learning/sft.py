@@ -18,7 +18,7 @@ from talentrl.config import ModelSection, SftSection
 from talentrl.errors import InputError
 from talentrl.learning.arguments import shared_arguments
 from talentrl.learning.resuming import train_or_resume
-from talentrl.policy.model import load_model, load_tokenizer, save_model
+from talentrl.policy.model import check_vocabulary, load_model, load_tokenizer, save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.policy.trainable import set_trainable
 from talentrl.processes import is_first_process, process_count
@@ -66,16 +66,17 @@ def train_sft(
         The trainer's log history, one dict a step.
 
     Raises:
-        InputError: `base` is not a model folder, or the processes cannot share a step equally.
+        InputError: `base` is not a model folder, its tokenizer is another model's, or the processes cannot share a
+            step equally.
     """
     from datasets import Dataset
 
     if settings.batch % process_count():
         raise InputError(f"sft.batch: found {settings.batch}, expected a multiple of the {process_count()} processes")
     share = settings.batch // process_count()
-    model = load_model(base, settings.precision or model_settings.precision)
-    model = set_trainable(model, model_settings, settings.frozen_layers, seed)
-    tokenizer = load_tokenizer(base)
+    loaded, tokenizer = load_model(base, settings.precision or model_settings.precision), load_tokenizer(base)
+    check_vocabulary(loaded, tokenizer)
+    model = set_trainable(loaded, model_settings, settings.frozen_layers, seed)
     rows = training_rows(episodes, seed)
     (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
     micro_batch = math.gcd(share, together)  # one task's conversations: a tree whose trunk is their prompt

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from accelerate import PartialState
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from talentrl.config import Precision
 from talentrl.errors import InputError
@@ -25,13 +25,32 @@ def fetch_model(source: str, output: Path) -> None:
         output: folder to make; whole or not at all.
 
     Raises:
-        InputError: the package is not installed or carries no single GGUF file, or the folder is not a model.
+        InputError: the package is not installed or carries no single GGUF file, the folder is not a model, or its
+            tokenizer is another model's.
     """
     if source.startswith(PACKAGE_PREFIX):
         model, tokenizer = _read_gguf(_packaged_gguf(source.removeprefix(PACKAGE_PREFIX)))
     else:
         model, tokenizer = load_model(source), load_tokenizer(source)
+    check_vocabulary(model, tokenizer)
     save_model(model, tokenizer, output)
+
+
+def load_config(source: str | Path) -> Any:
+    """The configuration of the model that `source` names: as in `fetch_model`, or a file `config.json`.
+
+    Raises:
+        InputError: there is none, or it is none of a language model.
+    """
+    try:
+        if isinstance(source, str) and source.startswith(PACKAGE_PREFIX):
+            file = _packaged_gguf(source.removeprefix(PACKAGE_PREFIX))
+            return AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+        return AutoConfig.from_pretrained(source)
+    except (OSError, ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _not_a_model(source, error) from error
 
 
 def save_model(model: Any, tokenizer: PreTrainedTokenizerBase, output: Path) -> None:
@@ -95,6 +114,34 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     if not tokenizer.chat_template:
         raise InputError(f"{source}: the tokenizer has no chat template, expected an instruction-tuned model")
     return tokenizer
+
+
+def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with tokens that the model has no embedding for. More embeddings than tokens are usual.
+
+    Raises:
+        InputError: the tokenizer's largest token id is beyond the model's embeddings.
+    """
+    embeddings: Any = model.get_input_embeddings()
+    largest, rows = max(tokenizer.get_vocab().values()), embeddings.weight.shape[0]
+    if largest >= rows:
+        raise InputError(
+            f"{model.name_or_path or 'the model'}: its tokenizer has token ids up to {largest}, its embeddings end at "
+            f"{rows - 1}; expected the tokenizer that belongs to the checkpoint"
+        )
+
+
+def check_positions(model: PreTrainedModel, max_tokens: int) -> None:
+    """Refuse conversations that are longer than what the model was trained on.
+
+    Raises:
+        InputError: `max_tokens` is above the model's positions.
+    """
+    positions = getattr(model.config, "max_position_embeddings", max_tokens)
+    if max_tokens > positions:
+        raise InputError(
+            f"model.max_tokens: found {max_tokens}, expected at most the {positions} positions of the model"
+        )
 
 
 def _check_folder(source: str | Path) -> None:

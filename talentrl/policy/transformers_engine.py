@@ -18,7 +18,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from talentrl.policy.engine import Generation, Sampling
-from talentrl.policy.model import multiplies_in_bfloat16
+from talentrl.policy.model import check_vocabulary, multiplies_in_bfloat16
 from talentrl.policy.prefix_tree import tree_log_probabilities
 
 
@@ -57,7 +57,12 @@ class TransformersEngine:
     """A `GenerationEngine` over one in-process model."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch: int = 32) -> None:
-        """Wrap `model`; at most `batch` conversations are decoded side by side."""
+        """Wrap `model`; at most `batch` conversations are decoded side by side.
+
+        Raises:
+            InputError: the tokenizer has tokens that the model does not know.
+        """
+        check_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.batch = batch

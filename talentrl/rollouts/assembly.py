@@ -119,7 +119,7 @@ def open_runner(params: Params, checkpoint: Path, root: Path = ROOT) -> RolloutR
     encoder = open_encoder(params.retrieval)
     return RolloutRunner(
         engine,
-        ChatFormat(tokenizer),
+        ChatFormat(tokenizer, params.model.thinking),
         bank,
         open_retriever(bank, encoder, params.retrieval, root),
         open_environment(params, encoder, root),
@@ -143,7 +143,8 @@ def open_engine(params: Params, checkpoint: Path, tokenizer: "PreTrainedTokenize
     """The engine that `rollout.engine` names, for the model in `checkpoint`.
 
     Raises:
-        InputError: the checkpoint is broken, or the vLLM server is missing or does not fit it.
+        InputError: the checkpoint is broken or has fewer positions than `model.max_tokens`, or the vLLM server is
+            missing or does not fit it.
     """
     if params.rollout.engine == "vllm":
         from talentrl.policy.vllm_engine import VllmEngine
@@ -153,10 +154,12 @@ def open_engine(params: Params, checkpoint: Path, tokenizer: "PreTrainedTokenize
         return VllmEngine(
             server, checkpoint, tokenizer, params.rollout.batch, params.model.precision, layout.SCRATCH / "vllm"
         )
-    from talentrl.policy.model import load_model
+    from talentrl.policy.model import check_positions, load_model
     from talentrl.policy.transformers_engine import TransformersEngine
 
-    return TransformersEngine(load_model(checkpoint, params.model.precision), tokenizer, params.rollout.batch)
+    model = load_model(checkpoint, params.model.precision)
+    check_positions(model, params.model.max_tokens)
+    return TransformersEngine(model, tokenizer, params.rollout.batch)
 
 
 def fingerprint(checkpoint: Path) -> str:

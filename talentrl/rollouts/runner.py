@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tqdm import tqdm
 
@@ -128,10 +128,22 @@ class RolloutRunner:
         return self.chat.prompt(system, task.instruction)
 
     def route(self, tasks: Sequence[Task], seeds: Sequence[int], temperature: float = 0.0) -> list[Routing]:
-        """Let the policy write its routing turn for each task."""
+        """Let the policy write its routing turn for each task.
+
+        A task whose prompt leaves no room for it gets the null talent, not sampled; its rollout ends with
+        `token_limit` before the first turn.
+        """
         sampling = Sampling(self.limits.routing_tokens, ROUTING_STOP, temperature)
         prompts = [self.prompt(task) for task in tasks]
-        return [self._read_routing(turn) for turn in self.engine.generate(prompts, sampling, seeds)]
+        room = self.limits.max_tokens - self.limits.routing_tokens
+        fitting = [(prompt, seed) for prompt, seed in zip(prompts, seeds, strict=True) if len(prompt) <= room]
+        turns = iter(
+            self.engine.generate([prompt for prompt, _ in fitting], sampling, [seed for _, seed in fitting])
+            if fitting
+            else []
+        )
+        overflown = replace(self.set_routing(None), valid=False)
+        return [self._read_routing(next(turns)) if len(prompt) <= room else overflown for prompt in prompts]
 
     def score_talents(self, tasks: Sequence[Task]) -> list[dict[str, Routing]]:
         """For each task the routing turn of every talent, with its log-probabilities under the policy."""

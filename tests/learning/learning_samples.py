@@ -15,7 +15,7 @@ from talentrl.bank.bank import SkillBank
 from talentrl.bank.skill import Skill
 from talentrl.bank.talent import Talent
 from talentrl.benchmarks.taskset import Task
-from talentrl.config import RlSection
+from talentrl.config import ModelSection, RlSection
 from talentrl.environments.environment import Outcome, Step
 from talentrl.learning.rl import TalentGRPOTrainer
 from talentrl.policy.chat import ChatFormat
@@ -137,14 +137,15 @@ def toy_runner(
     folder: Path,
     judge: Callable[[Episode], float | None] | None = None,
     environment: Callable[[Task], Any] = ToyEnvironment,
+    model_settings: ModelSection = ModelSection(),
     **limits: int,
 ) -> ToyRunner:
     """A runner over the model in `folder`."""
     bank, tokenizer = toy_bank(), load_tokenizer(folder)
     settings = {"turns": 2, "routing_tokens": 24, "turn_tokens": 3, "max_tokens": 700, "skills": 1, "batch": 8}
     runner = ToyRunner(
-        TransformersEngine(load_model(folder), tokenizer, 8),
-        ChatFormat(tokenizer),
+        TransformersEngine(load_model(folder, model_settings.precision), tokenizer, 8),
+        ChatFormat(tokenizer, model_settings.thinking),
         bank,
         FixedRetriever(bank),  # type: ignore[arg-type]
         environment,

@@ -1,9 +1,12 @@
 """Conversations built by appending ids: equal to what the chat template renders, safe with untrusted text."""
 
+import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import byte_tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from talentrl.errors import InputError
 from talentrl.policy.chat import ChatFormat
@@ -13,13 +16,14 @@ SYSTEM, QUESTION = "Choose. é", "Who <wrote> 世界?\nSay."
 ANSWERS = ("<talent>bridge</talent>", "<search>x y</search>", "<answer>z</answer>")
 OBSERVATIONS = ("Strategy: go.\n\nskill: Do.", "<information>a\nb</information>")
 TOKENIZERS = {name: byte_tokenizer(name) for name in TEMPLATES}
-FORMATS = {name: ChatFormat(tokenizer) for name, tokenizer in TOKENIZERS.items()}
+FORMATS = {name: ChatFormat(tokenizer, thinking=True) for name, tokenizer in TOKENIZERS.items()}
+DAY = "26 Jul 2024"
 
 
 def render(name, conversation):
     roles = ["system", "user"] + ["assistant", "user"] * len(conversation)
     messages = [{"role": role, "content": text} for role, text in zip(roles, conversation, strict=False)]
-    return TOKENIZERS[name].apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    return TOKENIZERS[name].apply_chat_template(messages, add_generation_prompt=True, date_string=DAY)["input_ids"]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -78,6 +82,32 @@ def test_template_that_rewrites_earlier_turns_does_not_rewrite_ids():
     assert "hm" not in chat.decode(render("qwen3", ["s", "u", chat.decode(thought), "o"]))
 
 
+def test_every_turn_of_a_model_that_may_not_think_opens_with_an_empty_thought():
+    """Also in the past, where the template leaves it out: what was said there was said after it."""
+    chat, empty = ChatFormat(TOKENIZERS["qwen3"]), "<think>\n\n</think>\n\n"
+    ids = chat.prompt("s", "u") + chat.encode("a") + chat.turn("o")
+    text = FORMATS["qwen3"].decode(render("qwen3", ["s", "u", "a", "o"]))
+    opening = "assistant\n"
+    assert chat.decode(ids) == text.replace(opening, opening + empty)
+    for other in set(TEMPLATES) - {"qwen3"}:
+        assert ChatFormat(TOKENIZERS[other]).prompt("s", "u") == FORMATS[other].prompt("s", "u")
+
+
+def test_prompts_do_not_change_with_the_day():
+    today = datetime.date.today().strftime("%d %b %Y")
+    messages = [{"role": "system", "content": "s"}]
+    assert f"Day: {today}" in TOKENIZERS["llama3"].apply_chat_template(messages, tokenize=False)
+    assert f"Day: {DAY}" in FORMATS["llama3"].decode(FORMATS["llama3"].prompt("s", "u"))
+
+
+@pytest.mark.parametrize("conversation", [["s", "u"], ["s", "u", "a", "o"]])
+def test_no_template_adds_a_system_turn_to_ours(conversation):
+    messages = [{"role": "user", "content": "u"}]
+    assert TOKENIZERS["qwen2"].apply_chat_template(messages, tokenize=False).count("system") == 1
+    assert FORMATS["qwen2"].decode(render("qwen2", conversation)).count("system") == 1
+    assert "Be kind" not in FORMATS["qwen2"].decode(FORMATS["qwen2"].prompt("s", "u"))
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_sampled_end_token_is_not_said_twice(name):
     tokenizer, chat = TOKENIZERS[name], FORMATS[name]
@@ -93,6 +123,20 @@ def test_a_turn_that_ends_like_a_delimiter_keeps_its_delimiter():
     tokenizer.chat_template = "{% for m in messages %}{{ m.content + '\n\n' }}{% endfor %}"
     chat = ChatFormat(tokenizer)
     assert chat.turn("o", chat.encode("said\n")) == chat.encode("\n\no\n\n")
+
+
+class StartsAnew(PreTrainedTokenizerFast):
+    """Puts the start token before every text, whatever it is asked for."""
+
+    def encode(self, *args, **kwargs):
+        return [self.bos_token_id, *super().encode(*args, **kwargs)]
+
+
+def test_a_tokenizer_that_starts_every_text_anew_is_refused():
+    tokenizer = byte_tokenizer("llama3")
+    tokenizer.__class__ = StartsAnew
+    with pytest.raises(InputError, match=r"^the tokenizer adds \['<\|begin_of_text\|>'\] to every text"):
+        ChatFormat(tokenizer)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from safetensors.torch import load_file, save_file
 from tiny_models import tiny_model
 
 from talentrl.errors import InputError
-from talentrl.policy.model import fetch_model, load_model, load_tokenizer
+from talentrl.policy.model import check_positions, check_vocabulary, fetch_model, load_model, load_tokenizer
+from talentrl.policy.transformers_engine import TransformersEngine
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,30 @@ def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path, byte_tokenizer
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="no chat template"):
         load_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_of_another_model_is_refused_before_anything_is_written(folder, tmp_path, byte_tokenizer):
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    byte_tokenizer(words=[f"word{i}" for i in range(100)]).save_pretrained(other)
+    words = rf"^{other}: its tokenizer has token ids up to 357, its embeddings end at 299; expected the tokenizer"
+    with pytest.raises(InputError, match=words):
+        fetch_model(str(other), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    with pytest.raises(InputError, match=words):
+        TransformersEngine(load_model(other), load_tokenizer(other))
+
+
+def test_a_model_with_more_embeddings_than_its_tokenizer_has_tokens_is_usual(folder):
+    assert len(load_tokenizer(folder)) < load_model(folder).config.vocab_size
+    check_vocabulary(load_model(folder), load_tokenizer(folder))
+
+
+def test_conversations_beyond_the_models_positions_are_refused(folder):
+    model = load_model(folder)
+    check_positions(model, 256)
+    with pytest.raises(InputError, match=r"^model\.max_tokens: found 257, expected at most the 256 positions"):
+        check_positions(model, 257)
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):

@@ -155,7 +155,7 @@ def test_an_environment_can_be_pickled_at_work(project):
 def test_a_fingerprint_follows_the_weights(project):
     before = assembly.fingerprint(layout.MODEL)
     assert assembly.fingerprint(layout.MODEL) == before
-    tiny_model("llama", seed=1).save_pretrained(layout.MODEL)
+    tiny_model("llama", positions=1024, seed=1).save_pretrained(layout.MODEL)
     assert assembly.fingerprint(layout.MODEL) != before
 
 

@@ -83,6 +83,18 @@ def test_a_question_longer_than_the_context_is_a_recorded_episode():
     assert (episode.stop_reason, episode.value, episode.sampled_tokens) == (StopReason.TOKEN_LIMIT, 0.0, 0)
 
 
+def test_a_question_that_leaves_no_room_for_a_routing_turn_is_not_routed_and_does_not_stop_the_others():
+    runner = make_runner(lambda conversation, seed: "<talent>b</talent>")
+    long = Task("t", "atlas", "test", "why " * 1000, ("y",), {})
+    none, chosen = runner.route([long, TASK], [0, 1])
+    assert (none.talent, none.sampled, none.valid) == (None, False, False)
+    assert (chosen.talent, chosen.valid) == ("b", True)
+    ((prompts, _, seeds),) = runner.engine.calls
+    assert (len(prompts), seeds) == (1, [1])
+    (episode,) = runner.run([RolloutRequest(Arm(long, "routed", None), none, 0, 0)], 0.0)
+    assert (episode.stop_reason, episode.sampled_tokens, episode.routing_valid) == (StopReason.TOKEN_LIMIT, 0, False)
+
+
 @pytest.mark.parametrize(
     ("word", "error"),
     [("crash", "KeyError: 'the server is gone'"), ("outcome", "RuntimeError: no judge")],

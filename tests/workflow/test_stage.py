@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -58,6 +59,27 @@ def test_a_training_that_stopped_itself_is_one_line_and_exit_code_1(store: Mlflo
     code, _, err = run("raise TrainingStopped('step 3: loss is nan')")
     assert (code, err) == (1, "work: step 3: loss is nan\n")
     assert statuses(store) == {"FAILED"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import torch; torch.empty(10**15)",
+        "import torch; raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')",
+    ],
+)
+def test_a_stage_without_memory_says_which_settings_take_less(store: MlflowClient, body: str) -> None:
+    code, _, err = run(body)
+    assert code == 2 and err.startswith("work: out of memory (") and err.count("\n") == 1
+    assert err.endswith("in params.yaml, take a smaller rollout.batch or a smaller model.max_tokens\n")
+
+
+def test_a_single_process_sees_one_gpu_and_those_of_a_launcher_all(project: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    body = "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    assert run(body)[1] == "working\n0\n"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run(body)[1] == "working\nNone\n"
 
 
 def test_a_missing_input_and_missing_params_are_bad_input(project: Path) -> None:
