@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,7 +86,7 @@ def postgres() -> Iterator[Postgres]:
                     time.sleep(0.2)
             yield found
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # SIGTERM would wait for every client, and pools keep connections
             server.wait(SECONDS)
     finally:
         shutil.rmtree(folder)
