@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-BOTTOM = {"errors", "files", "layout", "offline"}
+BOTTOM = {"errors", "files", "layout", "memory", "offline"}
 ROLLOUTS_AND_BELOW = {
     *("rollouts", "policy", "environments", "retrieval", "bank", "benchmarks", "config", "provenance"),
     *BOTTOM,
@@ -22,6 +22,7 @@ ALLOWED = {
     "files": set(),
     "layout": {"errors"},
     "offline": set(),
+    "memory": set(),
     "config": BOTTOM,
     "provenance": BOTTOM,
     "tracking": {"provenance", "config", *BOTTOM},
@@ -37,8 +38,12 @@ ALLOWED = {
     "evaluation": {"sweep", *ROLLOUTS_AND_BELOW},
     # What the command line is made of stands on top.
     "agent": ROLLOUTS_AND_BELOW,
-    "display": {"evaluation", *ROLLOUTS_AND_BELOW},
-    "cli": {"agent", "display", "learning", "evaluation", "servers", "tracking", "__init__", *ROLLOUTS_AND_BELOW},
+    "planning": {"learning", *ROLLOUTS_AND_BELOW},
+    "display": {"evaluation", "planning", *ROLLOUTS_AND_BELOW},
+    "cli": {
+        *("agent", "display", "planning", "learning", "evaluation", "servers", "tracking", "__init__"),
+        *ROLLOUTS_AND_BELOW,
+    },
 }
 HEAVY = (
     "torch",
