@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-BOTTOM = {"errors", "files", "layout", "offline", "processes"}
+BOTTOM = {"errors", "files", "layout", "memory", "offline", "processes"}
 ROLLOUTS_AND_BELOW = {
     *("rollouts", "policy", "environments", "retrieval", "bank", "benchmarks", "config", "provenance"),
     *BOTTOM,
@@ -22,6 +22,7 @@ ALLOWED = {
     "files": set(),
     "layout": {"errors"},
     "offline": set(),
+    "memory": set(),
     "processes": set(),
     "config": BOTTOM,
     "provenance": BOTTOM,
@@ -39,18 +40,12 @@ ALLOWED = {
     "evaluation": {"sweep", *ROLLOUTS_AND_BELOW},
     # What the command line is made of stands on top.
     "agent": ROLLOUTS_AND_BELOW,
-    "display": {"evaluation", *ROLLOUTS_AND_BELOW},
+    "planning": {"learning", *ROLLOUTS_AND_BELOW},
+    "display": {"evaluation", "planning", *ROLLOUTS_AND_BELOW},
     "run_display": set(),
     "runs_cli": {"run_display", "evaluation", "servers", "stages", "tracking", *ROLLOUTS_AND_BELOW},
     "cli": {
-        "agent",
-        "display",
-        "runs_cli",
-        "learning",
-        "evaluation",
-        "servers",
-        "tracking",
-        "__init__",
+        *("agent", "display", "runs_cli", "planning", "learning", "evaluation", "servers", "tracking", "__init__"),
         *ROLLOUTS_AND_BELOW,
     },
 }
