@@ -424,8 +424,9 @@ def plan(
         ),
     ] = None,
     gpus: Annotated[
-        int, typer.Option("--gpus", metavar="N", help="GPUs that share the supervised stage.", callback=_checked_count)
-    ] = 1,
+        int | None,
+        typer.Option("--gpus", metavar="N", help="GPUs of the supervised stage; else hardware.gpus.", min=1),
+    ] = None,
     tflops: Annotated[
         float | None, typer.Option("--tflops", metavar="X", help="Assume so many 10¹² operations a second.", min=1e-6)
     ] = None,
@@ -446,7 +447,9 @@ def plan(
     from talentrl.policy.model import load_config
 
     speed = Speed(tflops * 1e12, bandwidth * 1e9) if tflops is not None and bandwidth is not None else None
-    made = make_plan(params, load_config(config or params.model.source), talents, gpus, speed)
+    made = make_plan(
+        params, load_config(config or params.model.source), talents, gpus or params.hardware.gpus or 1, speed
+    )
     display.show_plan(_console(), made, params, speed)
 
 
