@@ -5,33 +5,27 @@ Staleness is asked when a stage's turn comes, since a stage that ran may have ma
 """
 
 import argparse
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Annotated, Any, NamedTuple
 
-import psutil
-from prefect import flow, get_run_logger, runtime, task
+from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Failed, State
+from pydantic import Field
 
+from flows.child import StageFailed, may_end_well, run_dvc
+from flows.hardware import gpu_slots
+from flows.progress import Progress
+from talentrl.config import load_params
 from talentrl.errors import InputError
-from talentrl.provenance import FLOW_RUN
 
-DVC = [sys.executable, "-m", "dvc"]
-LAST_LINES = 20  # of a failed stage's output, shown in the error
-STOP_SECONDS = 10.0  # that a cancelled stage gets to end by itself
-
-
-class StageFailed(RuntimeError):
-    """DVC ended with a non-zero exit code; the message shows its last lines."""
+ALL = "all stages"
 
 
 class StageResult(NamedTuple):
@@ -42,7 +36,7 @@ class StageResult(NamedTuple):
     seconds: float
 
 
-def plan(target: str | None = None) -> list[str]:
+def plan(target: str = ALL) -> list[str]:
     """Stage names in the order of `dvc repro [target]`: `target` (a stage, or a matrix) and all it needs.
 
     Raises:
@@ -54,10 +48,10 @@ def plan(target: str | None = None) -> list[str]:
 
     try:
         with Repo() as repo:
-            stages = list(repo.stage.collect(target or "dvc.yaml"))
+            stages = list(repo.stage.collect("dvc.yaml" if target == ALL else target))
             return [stage.addressing for stage in plan_repro(get_active_graph(repo.index.graph), stages)]
     except DvcException as error:
-        raise InputError(f"DVC cannot plan {target or 'dvc.yaml'}: {error}") from error
+        raise InputError(f"DVC cannot plan {target}: {error}") from error
 
 
 def is_stale(stage: str) -> bool:
@@ -69,22 +63,35 @@ def is_stale(stage: str) -> bool:
         return bool(repo.status([stage]))
 
 
-@task(task_run_name="{stage}", cache_policy=NO_CACHE)
+def needs_gpu(stage: str) -> bool:
+    """Whether dvc.yaml says so: `meta: {gpu: true}`."""
+    from dvc.repo import Repo
+
+    with Repo() as repo:
+        return any((found.meta or {}).get("gpu") for found in repo.stage.collect(stage))
+
+
+@task(task_run_name="{stage}", cache_policy=NO_CACHE, retries=1, retry_condition_fn=may_end_well)
 def reproduce(stage: str) -> State[Any]:
     """Run one stage if it is stale: its output goes to the run's log. Ends Completed, Skipped or Failed."""
     if not is_stale(stage):
         get_run_logger().info("Stage %s did not change: skipped", stage)
         return Completed(name="Skipped", message="unchanged since it last ran")
+    log, progress = get_run_logger().info, Progress(stage)
     try:
-        run_stage(stage, get_run_logger().info)
-    except StageFailed as error:  # as a state: a traceback of this process would tell nothing of the stage
+        with gpu_slots(load_params().hardware, log) if needs_gpu(stage) else nullcontext():
+            run_stage(stage, log, progress)
+    except (StageFailed, InputError) as error:  # as a state: a traceback of this process tells nothing of the stage
         return Failed(data=error, message=str(error))
+    progress.done()
     return Completed()
 
 
-@flow
-def pipeline(target: str | None = None) -> list[StageResult] | State[Any]:
-    """Run the stale stages of the whole DAG, or of `target` and what it needs, and sum them up."""
+@flow(flow_run_name="{target}")
+def pipeline(
+    target: Annotated[str, Field(title="Target", description="A stage of dvc.yaml, with all that it needs")] = ALL,
+) -> list[StageResult] | State[Any]:
+    """Run the stale stages of the whole DAG, or of a target and what it needs, and sum them up."""
     stages = plan(target)
     results: list[StageResult] = []
     state: State[Any] = Completed()
@@ -105,97 +112,20 @@ def summary(results: Iterable[StageResult]) -> str:
     """The stages as a Markdown table, and the metrics that `dvc.yaml` declares."""
     lines = ["| stage | status | seconds |", "| --- | --- | ---: |"]
     lines += [f"| {row.stage} | {row.status} | {row.seconds:.1f} |" for row in results]
-    shown = subprocess.run([*DVC, "metrics", "show", "--md"], capture_output=True, text=True, encoding="utf-8")
+    command = [sys.executable, "-m", "dvc", "metrics", "show", "--md"]
+    shown = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
     return "\n".join(lines) + ("\n\n" + shown.stdout.strip() if shown.stdout.strip() else "")
 
 
-def run_stage(stage: str, log: Callable[[str], None]) -> None:
+def run_stage(stage: str, log: Callable[[str], None], progress: Callable[[float], None] | None = None) -> None:
     """Run one stage as `run_dvc` does. Raises StageFailed."""
-    run_dvc(["repro", "--single-item", stage], f"stage {stage}", log)
-
-
-def run_dvc(
-    arguments: Sequence[str],
-    what: str,
-    log: Callable[[str], None],
-    folder: Path = Path(),
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """Run a DVC command in a child process and pass its output to `log`, line by line.
-
-    The child stays in this process's group, so that Prefect's cancellation, which signals the group, reaches
-    it. On any exception here it is ended with all its descendants.
-
-    Args:
-        arguments: those of `dvc`, which waits for its lock.
-        what: runs, for the error message.
-        log: takes a line.
-        folder: the DVC project.
-        environment: more variables for the child, beside those of `stage_environment`.
-
-    Raises:
-        StageFailed: on a non-zero exit code.
-    """
-    child = subprocess.Popen(
-        [*DVC, "--wait-for-lock", *arguments],
-        cwd=folder,
-        env={**stage_environment(), **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    last: deque[str] = deque(maxlen=LAST_LINES)
-    try:
-        assert child.stdout is not None
-        for raw in child.stdout:
-            # Of a progress bar that redraws itself, what a terminal would show in the end.
-            line = raw.decode("utf-8", "replace").rstrip().rsplit("\r", 1)[-1]
-            if line:
-                last.append(line)
-                log(line)
-        failed = child.wait() != 0
-    except BaseException:
-        stop(child)
-        raise
-    if failed:
-        raise StageFailed("\n".join([f"{what} failed; its last lines:", *last]))
-
-
-def stage_environment() -> dict[str, str]:
-    """The environment of a stage's process: this one's, with the flow run that tracking groups stages by."""
-    # MLFLOW_RUN_ID would make every stage write into that one run.
-    environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_RUN_ID"}
-    # `python` in dvc.yaml means the Python of this flow, also where its environment is not activated.
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
-    environment["PYTHONUNBUFFERED"] = "1"
-    if flow_run := runtime.flow_run.id:
-        environment[FLOW_RUN] = str(flow_run)
-    return environment
-
-
-def stop(dvc: "subprocess.Popen[bytes]") -> None:
-    """End a `dvc repro` and all its descendants.
-
-    The stage's processes go first: DVC then sees its stage fail and lets go of its locks by itself.
-    """
-    try:
-        parent = psutil.Process(dvc.pid)
-        family = [*parent.children(recursive=True), parent]
-        for process in family[:-1] or family:
-            process.terminate()
-    except psutil.NoSuchProcess:  # it ended meanwhile
-        pass
-    else:
-        _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
-        for process in alive:
-            process.kill()
-    dvc.wait()
+    run_dvc(["repro", "--single-item", stage], f"stage {stage}", log, progress=progress)
 
 
 def main() -> None:
     """`python -m flows.pipeline [TARGET]`: exit code 2 on bad input, 1 if a stage failed."""
     parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=pipeline.description)
-    parser.add_argument("target", nargs="?", help="a stage of dvc.yaml; all stages if not given")
+    parser.add_argument("target", nargs="?", default=ALL, help="a stage of dvc.yaml; all stages if not given")
     target = parser.parse_args().target
     with exit_codes("pipeline"):
         plan(target)  # bad input is refused before a server starts

@@ -18,7 +18,8 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Failed, State
 
-from flows.pipeline import StageFailed, exit_codes, run_dvc
+from flows.child import StageFailed, run_dvc
+from flows.pipeline import exit_codes
 from flows.workspace import Snapshot, prepare, take_snapshot
 from talentrl import layout
 from talentrl.config import load_params
@@ -54,7 +55,7 @@ def _run_row(sweep: Sweep, row: Row, snapshot: Snapshot, folder: Path) -> None:
     prepare(folder, snapshot, row.params)
     started = time.monotonic()
     environment = {SWEEP_ROW: f"{sweep.name}/{row.name}", "MLFLOW_TRACKING_URI": tracking_uri()}
-    run_dvc(["repro", sweep.target], f"row {row.name}", get_run_logger().info, folder, environment)
+    run_dvc(["repro", sweep.target], f"row {row.name}", get_run_logger().info, folder=folder, environment=environment)
     record = {
         "row": row.name,
         "changes": row.changes,

@@ -270,6 +270,16 @@ class EvaluateSection(Section):
     systems: list[System] = ["zero_shot", "flat", "sft", "rl", "random", "oracle"]
 
 
+class HardwareSection(Section):
+    """What stages run on. No result depends on it, so no stage declares it; but `launch` is part of a command."""
+
+    gpus: Annotated[int, Field(ge=0)] = 0
+    """GPUs that a stage which trains or generates takes: as many slots of Prefect's limit `gpu` does a flow hold while
+    it runs. 0 takes none. Plain `dvc repro` does not ask."""
+    launch: Annotated[str, Field(pattern=r"^\S")] = "python"
+    """What starts the supervised stage, such as `accelerate launch --num_processes 2`. Changing it reruns the stage."""
+
+
 class Params(Section):
     """All of `params.yaml`."""
 
@@ -286,6 +296,7 @@ class Params(Section):
     sft: SftSection = SftSection()
     rl: RlSection = RlSection()
     evaluate: EvaluateSection = EvaluateSection()
+    hardware: HardwareSection = HardwareSection()
 
     @model_validator(mode="after")
     def _sound(self) -> "Params":

@@ -70,6 +70,8 @@ def serve(prefect_port: int, mlflow_port: int, announce: Callable[[str], None]) 
         **addresses.environment,
         "PREFECT_HOME": str((FOLDER / "prefect").resolve()),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        # In memory, the holders of slots are forgotten when the server is killed, and the slots are never free again.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     }
     FOLDER.mkdir(exist_ok=True)
     with _until_interrupted(), _Processes(environment) as processes:

@@ -11,6 +11,7 @@ from talentrl.learning.callbacks import StepMetrics
 from talentrl.learning.history import write_history
 from talentrl.learning.resuming import scratch_folder
 from talentrl.learning.sft import train_sft
+from talentrl.processes import is_first_process
 from talentrl.provenance import content_digest
 from talentrl.rollouts.episode import read_episodes
 from talentrl.tracking import Run
@@ -38,8 +39,9 @@ def run(params: Params, run: Run) -> None:
         [StepMetrics(run.log)],
         params.model,
     )
-    write_history(layout.METRICS / "history" / f"sft-{seed}.json", history)
-    shutil.rmtree(scratch)
+    if is_first_process():
+        write_history(layout.METRICS / "history" / f"sft-{seed}.json", history)
+        shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":

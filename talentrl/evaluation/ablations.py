@@ -39,7 +39,7 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def is_finished(folder: Path, row: Row) -> bool:
-    """Whether `folder` holds the results of `row` with its settings of now.
+    """Whether `folder` holds the results of `row` with its settings of now, wherever they were computed.
 
     A key that came after the row ran counts with its default; a key that is gone makes other settings.
     """
@@ -47,9 +47,10 @@ def is_finished(folder: Path, row: Row) -> bool:
     if not path.is_file():
         return False
     try:
-        return Params.model_validate(_read_json(path)["params"]) == row.params
+        found = Params.model_validate(_read_json(path)["params"])
     except ValidationError:
         return False
+    return found.model_copy(update={"hardware": row.params.hardware}) == row.params
 
 
 def ablation_table(sweep: Sweep, folder: Path) -> pl.DataFrame:

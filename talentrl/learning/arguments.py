@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from talentrl.config import ModelSection, RlSection, SftSection
+from talentrl.processes import process_count
 
 REINFORCEMENT_SCHEDULE: dict[str, Any] = {
     "lr_scheduler_type": "cosine_warmup_with_min_lr",  # the others make no step of the first
@@ -25,6 +28,8 @@ def shared_arguments(settings: SftSection | RlSection, model: ModelSection, seed
         "logging_steps": 1,
         "logging_nan_inf_filter": False,  # a loss that is no number is to be seen
         "report_to": "none",
+        # Without this, accelerate would let several processes without GPUs train apart.
+        "use_cpu": process_count() > 1 and not torch.accelerator.is_available(),
         "bf16": False,
         "gradient_checkpointing": model.gradient_checkpointing,
         "gradient_checkpointing_kwargs": {"use_reentrant": False},

@@ -14,6 +14,7 @@ from torch.utils.data import Sampler
 from transformers import Trainer, TrainerState
 
 from talentrl.files import sha256
+from talentrl.processes import is_first_process
 
 _STATE = "trainer_state.json"
 
@@ -46,7 +47,7 @@ def scratch_folder(root: Path, name: str, *inputs: str) -> Path:
     other `inputs` are removed.
     """
     folder = root / f"{name}-{sha256(chr(10).join(inputs).encode())[:12]}"
-    for other in root.glob(f"{name}-*"):
+    for other in root.glob(f"{name}-*") if is_first_process() else ():
         if other != folder:
             shutil.rmtree(other)
     return folder

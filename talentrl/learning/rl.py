@@ -37,6 +37,7 @@ from talentrl.policy.model import save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.policy.trainable import set_trainable
 from talentrl.policy.transformers_engine import TransformersEngine
+from talentrl.processes import process_count
 from talentrl.rollouts.episode import episodes_frame, read_episodes, write_episodes
 from talentrl.rollouts.interventions import derive_seed
 from talentrl.rollouts.runner import RolloutRunner
@@ -119,6 +120,8 @@ def grpo_arguments(
 
 def _checked_group(settings: RlSection, tasks: list[Task], talents: int) -> int:
     """Rollouts of each task. Raises InputError for settings that would train nothing without saying so."""
+    if process_count() > 1:
+        raise InputError(f"reinforcement runs in one process, found {process_count()}; start it with `python`")
     if len(tasks) < settings.tasks:
         raise InputError(f"rl.tasks: found {settings.tasks} a step, but there are {len(tasks)} tasks to train on")
     if settings.reward == "f1" and not tasks[0].answers:

@@ -15,11 +15,13 @@ import torch
 from trl import SFTConfig, SFTTrainer
 
 from talentrl.config import ModelSection, SftSection
+from talentrl.errors import InputError
 from talentrl.learning.arguments import shared_arguments
 from talentrl.learning.resuming import train_or_resume
 from talentrl.policy.model import load_model, load_tokenizer, save_model
 from talentrl.policy.prefix_tree import tree_log_probabilities
 from talentrl.policy.trainable import set_trainable
+from talentrl.processes import is_first_process, process_count
 
 _IGNORED = -100
 
@@ -58,21 +60,25 @@ def train_sft(
     """Fine-tune the model in `base` on the conversations of `episodes`; write it to `output`.
 
     Resumes from the newest checkpoint in `scratch` with optimiser and random state. The caller removes `scratch`.
+    Several processes share the conversations of each step, so their number changes the weights by rounding only.
 
     Returns:
         The trainer's log history, one dict a step.
 
     Raises:
-        InputError: `base` is not a model folder.
+        InputError: `base` is not a model folder, or the processes cannot share a step equally.
     """
     from datasets import Dataset
 
+    if settings.batch % process_count():
+        raise InputError(f"sft.batch: found {settings.batch}, expected a multiple of the {process_count()} processes")
+    share = settings.batch // process_count()
     model = load_model(base, settings.precision or model_settings.precision)
     model = set_trainable(model, model_settings, settings.frozen_layers, seed)
     tokenizer = load_tokenizer(base)
     rows = training_rows(episodes, seed)
     (together, _), *_ = Counter(Counter(episodes["task_id"]).values()).most_common()
-    micro_batch = math.gcd(settings.batch, together)  # one task's conversations: a tree whose trunk is their prompt
+    micro_batch = math.gcd(share, together)  # one task's conversations: a tree whose trunk is their prompt
     trainer = _Trainer(
         model=model,
         processing_class=tokenizer,
@@ -82,14 +88,15 @@ def train_sft(
             **shared_arguments(settings, model_settings, seed, scratch),
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=micro_batch,
-            gradient_accumulation_steps=settings.batch // micro_batch,
+            gradient_accumulation_steps=share // micro_batch,
             lr_scheduler_type="linear",
             max_length=max(len(row["input_ids"]) for row in rows),
             train_sampling_strategy="sequential",  # shuffled above
         ),
     )
     train_or_resume(trainer, scratch)
-    save_model(model, tokenizer, output)
+    if is_first_process():
+        save_model(model, tokenizer, output)
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
@@ -112,4 +119,7 @@ class _Trainer(SFTTrainer):
         wanted = [(row != _IGNORED).nonzero().squeeze(1).tolist() for row in inputs["labels"]]
         logprobs, entropies = (torch.cat(values) for values in tree_log_probabilities(model, sequences, wanted))
         self._metrics["train"]["entropy"].append(entropies.mean().item())
-        return -logprobs.sum() / (len(logprobs) if num_items_in_batch is None else num_items_in_batch)
+        if num_items_in_batch is None:
+            return -logprobs.mean()
+        # Gradients are averaged over processes, and the count is that of all.
+        return -logprobs.sum() * self.accelerator.num_processes / num_items_in_batch

@@ -83,14 +83,15 @@ def tree_log_probabilities(
         for place, temperature in zip(places, row, strict=True)
     ]
     counts = [len(places) for places in wanted]
+    parameter = next(model.parameters())  # a model that several processes train is wrapped and has no `dtype`
+    device, dtype = parameter.device, parameter.dtype
     if not scored:
-        empty = [torch.zeros(0, device=model.device) for _ in counts]
+        empty = [torch.zeros(0, device=device) for _ in counts]
         return empty, empty
     distributions = sorted({key for key, _ in scored})
     row_of = {key: row for row, key in enumerate(distributions)}
-    device = model.device
-    mask = torch.zeros(len(tree.tokens_N), len(tree.tokens_N), dtype=model.dtype, device=device)
-    mask.masked_fill_(~ancestor_mask(tree).to(device), torch.finfo(model.dtype).min)
+    mask = torch.zeros(len(tree.tokens_N), len(tree.tokens_N), dtype=dtype, device=device)
+    mask.masked_fill_(~ancestor_mask(tree).to(device), torch.finfo(dtype).min)
     logits = model(
         input_ids=torch.tensor([tree.tokens_N], device=device),
         position_ids=torch.tensor([tree.depths_N], device=device),

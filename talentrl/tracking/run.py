@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from talentrl.processes import is_first_process
 from talentrl.provenance import content_digest, pipeline_key, process_key, provenance
 from talentrl.tracking import store
 from talentrl.tracking.journal import Journal
@@ -88,6 +89,13 @@ class Run:
         self._journal.write(kind, values)
 
 
+class _SilentRun(Run):
+    """Of a process beside the one that keeps the records."""
+
+    def record(self, kind: str, values: Any) -> None:
+        """Nothing."""
+
+
 @contextmanager
 def track(
     stage: str, params: Mapping[str, Any], inputs: Mapping[str, Path], tags: Mapping[str, str] | None = None
@@ -97,13 +105,16 @@ def track(
     `params` may be nested; they are logged as `section.key`. `inputs` (name → file or folder) are logged as
     dataset inputs with the digest that DVC gives the same bytes. The run ends FAILED on any exception, an
     interrupt or `SystemExit` too, and FINISHED otherwise. One that was killed outright is ended as FAILED by the next
-    run that opens.
+    run that opens. Where several processes train together, the first one keeps the records.
 
     Raises:
         InputError: MLFLOW_TRACKING_URI names a folder, which MLflow no longer supports.
     """
     uri = store.tracking_uri()
     journal = Journal()
+    if not is_first_process():
+        yield _SilentRun(journal)
+        return
     opening: store.Opening = {
         "stage": stage,
         "tags": {**provenance(), **(tags or {}), "dvc.stage": stage, "talentrl.process": process_key()},

@@ -18,9 +18,11 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[None]:
-    with prefect_test_harness(server_startup_timeout=300):
-        yield
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))  # away from the files of other servers
+        with prefect_test_harness(server_startup_timeout=300):
+            yield
 
 
 @pytest.fixture

@@ -63,8 +63,18 @@ def test_a_stage_runs_its_own_module_and_depends_on_it(name: str) -> None:
     module = f"tasks/{name}.py"
     assert (ROOT / module).is_file()
     assert module in STAGES[name]["deps"]
-    assert STAGES[name]["cmd"].startswith(f"python -m tasks.{name}")
+    (command, *_) = (filled(STAGES[name]["cmd"], item) for item in instances(STAGES[name]))
+    assert command.startswith(f"python -m tasks.{name}")
     assert "always_changed" not in STAGES[name]
+
+
+def test_stages_that_train_or_generate_say_that_they_use_a_gpu() -> None:
+    assert {name for name, stage in STAGES.items() if stage.get("meta") == {"gpu": True}} == {
+        "demos",
+        "sft",
+        "rl",
+        "evaluate",
+    }
 
 
 def test_the_prior_weight_reruns_only_what_depends_on_it() -> None:

@@ -12,7 +12,8 @@ from dvc_project import DVC_YAML, dvc
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from flows.pipeline import StageFailed, is_stale, pipeline, plan, run_stage, stage_environment
+from flows.child import StageFailed, stage_environment
+from flows.pipeline import is_stale, pipeline, plan, run_stage
 from talentrl.errors import InputError
 
 STAGES = ["split", "count", "report"]
