@@ -42,9 +42,9 @@ def may_end_well(task: Any, run: Any, state: State[Any]) -> bool:
     return isinstance(state.data, StageKilled)
 
 
-def run_dvc(arguments: Sequence[str], what: str, log: Callable[[str], None], **options: Any) -> None:
-    """Run a DVC command, which waits for its lock; arguments and errors as those of `run_child`."""
-    run_child([*_DVC, *arguments], what, log, **options)
+def run_dvc(arguments: Sequence[str], what: str, log: Callable[[str], None], *more: Any) -> None:
+    """Run a DVC command, which waits for its lock; further arguments and errors are those of `run_child`."""
+    run_child([*_DVC, *arguments], what, log, *more)
 
 
 def run_child(

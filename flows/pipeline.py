@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from prefect import flow, get_run_logger, task
@@ -19,9 +20,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Failed, State
 from pydantic import Field
 
+from flows.artifacts import Progress, link_to_mlflow
 from flows.child import StageFailed, may_end_well, run_dvc
 from flows.hardware import gpu_slots
-from flows.progress import Progress
 from talentrl.config import load_params
 from talentrl.errors import InputError
 
@@ -95,10 +96,12 @@ def pipeline(
     stages = plan(target)
     results: list[StageResult] = []
     state: State[Any] = Completed()
+    linked = False
     for stage in stages:
         started = time.monotonic()
         state = reproduce(stage, return_state=True)
         results.append(StageResult(stage, state.name or state.type.value, time.monotonic() - started))
+        linked = linked or (state.name != "Skipped" and link_to_mlflow())
         if not state.is_completed():
             break
     results += [StageResult(stage, "Not run", 0.0) for stage in stages[len(results) :]]
@@ -119,7 +122,7 @@ def summary(results: Iterable[StageResult]) -> str:
 
 def run_stage(stage: str, log: Callable[[str], None], progress: Callable[[float], None] | None = None) -> None:
     """Run one stage as `run_dvc` does. Raises StageFailed."""
-    run_dvc(["repro", "--single-item", stage], f"stage {stage}", log, progress=progress)
+    run_dvc(["repro", "--single-item", stage], f"stage {stage}", log, Path(), None, progress)
 
 
 def main() -> None:

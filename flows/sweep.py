@@ -1,25 +1,34 @@
-"""A sweep as a Prefect flow: each row of a sweep file is a DVC target in a workspace of its own, one after the other.
+"""A sweep as a Prefect flow: each row of a sweep file is a DVC target in a workspace of its own.
 
-A row that has finished with the same settings is skipped, one that was named is handed to DVC again, which runs what
-is stale. A row that fails does not stop the others. At the end all finished rows make the sweep's table.
+The reference row runs first and alone, so that the others find the stages they share with it in DVC's cache; the others
+run side by side, as many as there are workers. A row that has finished with the same settings is skipped, one that was
+named is handed to DVC again, which runs what is stale. A row that fails does not stop the others. After each row the
+finished ones make the sweep's table.
 """
 
 import argparse
 import json
 import subprocess
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 from filelock import FileLock, Timeout
-from prefect import flow, get_run_logger, task
+from prefect import flow, get_run_logger, runtime, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.futures import as_completed
 from prefect.states import Completed, Failed, State
+from prefect.task_runners import TaskRunner
+from pydantic import Field
 
-from flows.child import StageFailed, run_dvc
+from flows.artifacts import Progress, artifact_key, link_to_mlflow
+from flows.child import StageFailed, StageKilled, may_end_well, run_dvc, stop_all
+from flows.hardware import gpu_slots
 from flows.pipeline import exit_codes
+from flows.runners import Runner, task_runner
 from flows.workspace import Snapshot, prepare, take_snapshot
 from talentrl import layout
 from talentrl.config import load_params
@@ -31,22 +40,27 @@ from talentrl.sweep import Row, Sweep, load_sweep
 from talentrl.tracking import tracking_uri
 
 
-@task(task_run_name="{row.name}", cache_policy=NO_CACHE)
+@task(task_run_name="{row.name}", cache_policy=NO_CACHE, retries=1, retry_condition_fn=may_end_well)
 def run_row(sweep: Sweep, row: Row, snapshot: Snapshot, again: bool) -> State[Any]:
-    """Run one row unless it has finished (`again`: even then). Ends Completed, Skipped or Failed."""
+    """Run one row unless it has finished (`again`: even then). Ends Completed, Skipped or Failed.
+
+    A row holds its GPU from beginning to end.
+    """
+    log = get_run_logger().info
     folder = layout.SWEEPS / sweep.name / row.name
     if is_finished(folder, row) and not again:
-        get_run_logger().info("Row %s has finished: skipped", row.name)
+        log("Row %s has finished: skipped", row.name)
         return Completed(name="Skipped", message="finished with the same settings")
     try:
-        with FileLock(folder.with_name(f".{row.name}.lock"), timeout=0):
+        with FileLock(folder.with_name(f".{row.name}.lock"), timeout=0), gpu_slots(row.params.hardware, log):
             _run_row(sweep, row, snapshot, folder)
     except Timeout:
         return Failed(message=f"row {row.name}: another process runs it")
     except StageFailed as error:
         return Failed(data=error, message=str(error))
     except subprocess.CalledProcessError as error:  # git, while the workspace is prepared
-        return Failed(data=error, message=f"row {row.name}: {error.stderr.decode().strip()}")
+        message = f"row {row.name}: {error.stderr.decode().strip()}"
+        return Failed(data=StageKilled(message), message=message)
     return Completed()
 
 
@@ -54,8 +68,11 @@ def _run_row(sweep: Sweep, row: Row, snapshot: Snapshot, folder: Path) -> None:
     (folder / RECORD).unlink(missing_ok=True)
     prepare(folder, snapshot, row.params)
     started = time.monotonic()
-    environment = {SWEEP_ROW: f"{sweep.name}/{row.name}", "MLFLOW_TRACKING_URI": tracking_uri()}
-    run_dvc(["repro", sweep.target], f"row {row.name}", get_run_logger().info, folder=folder, environment=environment)
+    key = f"{sweep.name}/{row.name}"
+    environment = {SWEEP_ROW: key, "MLFLOW_TRACKING_URI": tracking_uri()}
+    log, progress = get_run_logger().info, Progress(key)
+    run_dvc(["repro", sweep.target], f"row {row.name}", log, folder, environment, progress)
+    link_to_mlflow(key)
     record = {
         "row": row.name,
         "changes": row.changes,
@@ -68,27 +85,68 @@ def _run_row(sweep: Sweep, row: Row, snapshot: Snapshot, folder: Path) -> None:
     write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
-@flow(flow_run_name="sweep {path}")
-def sweep(path: str, rows: list[str] | None = None) -> dict[str, str] | State[Any]:
-    """Run the rows of the sweep file at `path` that have not finished; or those that are named, in any case."""
+def run_name() -> str:
+    """What a flow run is called: the sweep and its rows."""
+    parameters = runtime.flow_run.parameters
+    return f"{Path(parameters['path']).stem}: {', '.join(parameters.get('rows') or ['all rows'])}"
+
+
+@flow(flow_run_name=run_name)
+def sweep(
+    path: Annotated[str, Field(title="Sweep file", description="Names the rows: params.yaml with some other values")],
+    rows: Annotated[
+        list[str] | None, Field(title="Rows", description="Only these, also where they have finished; else all")
+    ] = None,
+    workers: Annotated[int, Field(title="Workers", description="Rows that run side by side", ge=1)] = 1,
+    runner: Annotated[Runner, Field(title="Runner", description="What runs them: see docs/workflow.md")] = "threads",
+) -> dict[str, str] | State[Any]:
+    """Run the rows of a sweep file that have not finished, and compare them with its reference row."""
     log = get_run_logger()
     plan = load_sweep(Path(path), load_params())
+    chosen = selected(plan, rows, path)
     snapshot = take_snapshot()
     results: dict[str, str] = {}
     failures: list[str] = []
-    for row in selected(plan, rows, path):
-        state = run_row(plan, row, snapshot, bool(rows), return_state=True)
-        results[row.name] = state.name or state.type.value
-        if not state.is_completed():
-            failures.append(f"row {row.name}: run it again with `{command(path, row.name)}`")
-            log.error("%s\n%s", state.message, failures[-1])
-    markdown = write_tables(plan, layout.SWEEPS / plan.name)
-    create_markdown_artifact(markdown, key=f"sweep-{plan.name}".replace("_", "-"), description="Finished rows")
+    with task_runner(runner, workers) as pool:
+        try:
+            for name, state in _run_all(pool, plan, chosen, snapshot, bool(rows)):
+                results[name] = state.name or state.type.value
+                if not state.is_completed():
+                    failures.append(f"row {name}: run it again with `{command(path, name)}`")
+                    log.error("%s\n%s", state.message, failures[-1])
+                elif state.name != "Skipped":
+                    show_table(plan)
+        except BaseException:
+            stop_all()  # else the pool would wait for the children of its threads
+            raise
+    show_table(plan)
     log.info("Rows: %s; table in %s", results, layout.SWEEPS / plan.name / "table.md")
     if failures:
         message = "\n".join([f"{len(failures)} of {len(results)} rows failed", *failures])
         return Failed(data=StageFailed(message), message=message)
     return results
+
+
+def _run_all(
+    pool: TaskRunner[Any], plan: Sweep, rows: list[Row], snapshot: Snapshot, again: bool
+) -> Iterator[tuple[str, State[Any]]]:
+    """Rows as they end; the reference before others start."""
+    for together in (
+        [row for row in rows if row.name == plan.reference],
+        [row for row in rows if row.name != plan.reference],
+    ):
+        futures = {
+            pool.submit(run_row, {"sweep": plan, "row": row, "snapshot": snapshot, "again": again}): row.name
+            for row in together
+        }
+        for future in as_completed(list(futures)):
+            yield futures[future], future.state
+
+
+def show_table(plan: Sweep) -> None:
+    """Write the table of the rows that have finished so far, as files and as an artifact."""
+    markdown = write_tables(plan, layout.SWEEPS / plan.name)
+    create_markdown_artifact(markdown, key=artifact_key("sweep", plan.name), description="Finished rows")
 
 
 def selected(plan: Sweep, rows: list[str] | None, path: str) -> list[Row]:
@@ -105,10 +163,12 @@ def command(path: str, row: str) -> str:
 
 
 def main() -> None:
-    """`python -m flows.sweep FILE [--rows NAME …] [--table]`: exit code 2 on bad input, 1 if a row failed."""
+    """`python -m flows.sweep FILE [OPTIONS]`: exit code 2 on bad input, 1 if a row failed."""
     parser = argparse.ArgumentParser(prog="python -m flows.sweep", description=sweep.description)
     parser.add_argument("path", metavar="FILE", help="a sweep file such as sweeps/ablations.yaml")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="these rows, also where they have finished")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="rows side by side (default: 1)")
+    parser.add_argument("--runner", choices=get_args(Runner), default="threads", help="what runs them")
     parser.add_argument("--table", action="store_true", help="run nothing: write the table of the finished rows")
     arguments = parser.parse_args()
     with exit_codes("sweep"):
@@ -118,8 +178,9 @@ def main() -> None:
         if arguments.table:
             print(write_tables(plan, layout.SWEEPS / plan.name))
             return
+        task_runner(arguments.runner, arguments.workers)
         take_snapshot()
-        sweep(arguments.path, arguments.rows)
+        sweep(arguments.path, arguments.rows, arguments.workers, arguments.runner)
 
 
 if __name__ == "__main__":

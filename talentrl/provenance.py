@@ -46,7 +46,7 @@ def provenance() -> dict[str, str]:
 def pipeline_key() -> str:
     """Names the pipeline that this process is a stage of."""
     if flow_run := os.environ.get(FLOW_RUN):
-        return "/".join(["flow", flow_run, *filter(None, [os.environ.get(SWEEP_ROW)])])
+        return flow_key(flow_run, os.environ.get(SWEEP_ROW))
     own = psutil.Process()
     for process in own.parents():
         with contextlib.suppress(psutil.Error):
@@ -54,6 +54,11 @@ def pipeline_key() -> str:
             if any(Path(word).stem == "dvc" for word in process.cmdline()[:3]):
                 return _process_key(process)
     return _process_key(own)
+
+
+def flow_key(flow_run: str, row: str | None) -> str:
+    """Names the pipeline of a Prefect flow run, or of the row (SWEEP/ROW) of one that is a sweep."""
+    return "/".join(["flow", flow_run, *filter(None, [row])])
 
 
 def process_key() -> str:

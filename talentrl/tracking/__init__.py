@@ -9,6 +9,6 @@ Only a store that can never work (a folder) is an `InputError`.
 """
 
 from talentrl.tracking.run import Run, track
-from talentrl.tracking.store import flatten, tracking_uri
+from talentrl.tracking.store import flatten, run_link, tracking_uri
 
-__all__ = ["Run", "flatten", "track", "tracking_uri"]
+__all__ = ["Run", "flatten", "run_link", "track", "tracking_uri"]

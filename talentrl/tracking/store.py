@@ -123,6 +123,22 @@ def apply(client: "MlflowClient", run_id: str, parent_id: str, kind: str, values
         settle(client, parent_id)
 
 
+def run_link(uri: str, pipeline: str) -> str | None:
+    """The address at which a server shows the parent run of a pipeline (`talentrl.provenance`).
+
+    None if `uri` is not a server's, or the pipeline has no run yet.
+    """
+    if urlsplit(uri).scheme not in ("http", "https"):
+        return None
+    client = connect(uri)
+    experiment = client.get_experiment_by_name(_experiment_name())
+    where = f"tags.`talentrl.pipeline` = '{pipeline}'"
+    found = client.search_runs([experiment.experiment_id], where, max_results=1) if experiment else []
+    return (
+        f"{uri.rstrip('/')}/#/experiments/{found[0].info.experiment_id}/runs/{found[0].info.run_id}" if found else None
+    )
+
+
 def end_killed(client: "MlflowClient", experiment: str) -> None:
     """End the runs whose process on this machine is gone, as FAILED."""
     for run in client.search_runs([experiment], "attributes.status = 'RUNNING'"):
@@ -138,8 +154,12 @@ def _store_lock(uri: str) -> FileLock:
     return FileLock(folder / f"mlflow-{sha256(uri.encode())[:16]}.lock", timeout=300)
 
 
+def _experiment_name() -> str:
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
+
+
 def _experiment(client: "MlflowClient", uri: str) -> str:
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
+    name = _experiment_name()
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     served = urlsplit(uri).scheme.startswith(("http", "databricks"))  # a server decides where artifacts go

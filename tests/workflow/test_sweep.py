@@ -10,6 +10,7 @@ from dvc_project import dvc
 from mlflow import MlflowClient
 
 import flows.sweep as module
+from flows.runners import task_runner
 from flows.sweep import sweep
 from flows.workspace import prepare, take_snapshot
 from talentrl.config import Params, load_params, read_yaml
@@ -237,3 +238,62 @@ def test_a_row_that_runs_elsewhere_is_left_alone(prefect_server: None, trials: P
         state = sweep(str(SWEEP), return_state=True)
     assert state.is_failed() and "row two" in state.message
     assert not (RUNS / "two").exists() and (RUNS / "again/row.json").exists()
+
+
+def test_rows_run_side_by_side_after_the_reference(prefect_server: None, trials: Path, store: MlflowClient) -> None:
+    # `two` and `again` each wait until both train: alone, a row would never end.
+    meeting = (
+        "import time\nPath(os.environ['MARKS'] + f'-{os.getpid()}').touch()\n"
+        "while steps > 1 and len(list(Path(os.environ['MARKS']).parent.glob('marks-*'))) < 3: time.sleep(0.1)\n"
+    )
+    Path("train.py").write_text(
+        TRAIN.replace("steps = ", "import time\nsteps = ").replace("with track", meeting + "with track")
+    )
+    SWEEP.write_text(ROWS.replace("again: {rl: {steps: 1}", "again: {rl: {steps: 3}"))
+    assert sweep(str(SWEEP), workers=2) == dict.fromkeys(["one", "two", "again"], "Completed")
+    assert trained(trials)[0] == "1" and sorted(trained(trials)) == ["1", "2", "3"]
+    runs = store.search_runs([store.get_experiment_by_name("talentrl").experiment_id])
+    assert sorted(run.data.params["rl.steps"] for run in runs if "rl.steps" in run.data.params) == ["1", "2", "3"]
+
+
+def test_a_row_that_was_killed_is_tried_once_more(prefect_server: None, trials: Path) -> None:
+    suicide = "if os.path.exists(os.environ['MARKS']) and not os.path.exists('scratch'):\n    os.mkdir('scratch')\n"
+    Path("train.py").write_text(TRAIN.replace("with track", suicide + "    os.kill(os.getpid(), 9)\nwith track"))
+    assert sweep(str(SWEEP)) == dict.fromkeys(["one", "two", "again"], "Completed")
+    assert trained(trials) == ["1", "2"] and Path("sweep_runs/try/two/scratch").exists()
+
+
+@pytest.mark.parametrize("rows", [["one", "two"]])
+def test_the_table_is_shown_after_each_row(prefect_server: None, trials: Path, monkeypatch, rows: list[str]) -> None:
+    finished: list[int] = []
+    monkeypatch.setattr(
+        module, "write_tables", lambda _, folder: str(finished.append(len(list(folder.glob("*/row.json")))))
+    )
+    sweep(str(SWEEP), rows)
+    assert finished == [1, 2, 2]
+
+
+@pytest.mark.parametrize("runner", ["dask", pytest.param("ray", marks=pytest.mark.slow)])
+def test_rows_run_on_a_cluster(prefect_server: None, trials: Path, monkeypatch, runner: str) -> None:
+    pytest.importorskip(f"prefect_{runner}")
+    from prefect.settings import PREFECT_API_URL
+
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value())
+    assert sweep(str(SWEEP), workers=2, runner=runner) == dict.fromkeys(["one", "two", "again"], "Completed")
+    assert trained(trials) == ["1", "2"]
+    assert set(sweep(str(SWEEP), workers=2, runner=runner).values()) == {"Skipped"}
+
+
+def test_a_missing_cluster_package_says_how_to_get_it(trials: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "prefect_dask", None)
+    with pytest.raises(InputError, match=r"runner dask: prefect_dask is not installed: pip install 'talentrl\[dask\]'"):
+        task_runner("dask", 2)
+
+
+def test_a_flow_run_is_called_what_it_runs(prefect_server: None, trials: Path) -> None:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for rows, name in ((["two", "one"], "try: two, one"), (None, "try: all rows")):
+            state = sweep(str(SWEEP), rows, return_state=True)
+            assert client.read_flow_run(state.state_details.flow_run_id).name == name

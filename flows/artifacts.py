@@ -1,12 +1,15 @@
-"""Progress artifacts: how far a long stage is, as its progress bar says, in Prefect's UI."""
+"""What runs show in Prefect's UI beside their logs: how far a long stage is, and where MLflow shows its numbers."""
 
 import re
 import time
 from typing import cast
 from uuid import UUID
 
-from prefect import get_run_logger
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect import get_run_logger, runtime
+from prefect.artifacts import create_link_artifact, create_progress_artifact, update_progress_artifact
+
+from talentrl.provenance import flow_key
+from talentrl.tracking import run_link, tracking_uri
 
 SECONDS = 5.0  # between two updates
 
@@ -49,3 +52,17 @@ class Progress:
         except Exception as error:
             get_run_logger().warning("Progress is not shown any more (%s: %s)", type(error).__name__, error)
             self._artifact, self._next = None, float("inf")
+
+
+def link_to_mlflow(row: str | None = None) -> bool:
+    """Show a link to the MLflow run of this flow run's stages, or of a sweep's row (SWEEP/ROW); whether it did.
+
+    There is one only on an MLflow server, once a stage has run.
+    """
+    try:
+        if link := run_link(tracking_uri(), flow_key(str(runtime.flow_run.id), row)):
+            create_link_artifact(link, row or "MLflow run", artifact_key("mlflow", row or "run"))
+        return bool(link)
+    except Exception as error:
+        get_run_logger().warning("No link to MLflow (%s: %s)", type(error).__name__, str(error).splitlines()[:1])
+        return False
