@@ -12,9 +12,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
 from prefect.exceptions import ObjectNotFound
 
+from flows.hardware import GPU_LIMIT
 from talentrl.servers import WORK_POOL
-
-GPU_LIMIT = "gpu"
 
 
 def main() -> None:

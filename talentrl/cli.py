@@ -252,6 +252,10 @@ def evaluate(
     checkpoint: Annotated[
         Path, typer.Option("--checkpoint", metavar="FOLDER", file_okay=False, help="Model folder.")
     ] = layout.MODEL,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FOLDER", help="Where it writes; else benchmark_runs/NAME.", file_okay=False),
+    ] = None,
 ) -> None:
     """Answer a benchmark with one model, apart from the pipeline: its figures with intervals, and all episodes.
 
@@ -268,7 +272,7 @@ def evaluate(
         "evaluate": {"split": split, "tasks": tasks, "systems": systems or ["zero_shot", "flat"]},
     }
     params = _benchmark_params(benchmark, settings or [], options)
-    root = layout.BENCHMARKS / benchmark
+    root = output or layout.BENCHMARKS / benchmark
     from talentrl.evaluation.benchmark import evaluate_benchmark
     from talentrl.evaluation.scores import score_table
     from talentrl.files import write_text

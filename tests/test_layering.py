@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-BOTTOM = {"errors", "files", "layout", "offline"}
+BOTTOM = {"errors", "files", "layout", "offline", "processes"}
 ROLLOUTS_AND_BELOW = {
     *("rollouts", "policy", "environments", "retrieval", "bank", "benchmarks", "config", "provenance"),
     *BOTTOM,
@@ -22,6 +22,7 @@ ALLOWED = {
     "files": set(),
     "layout": {"errors"},
     "offline": set(),
+    "processes": set(),
     "config": BOTTOM,
     "provenance": BOTTOM,
     "tracking": {"provenance", "config", *BOTTOM},

@@ -63,9 +63,10 @@ def test_a_benchmark_is_answered_and_its_figures_and_episodes_kept(benchmark):
 def test_settings_come_from_params_then_profile_then_options(benchmark):
     Path("profiles/hotpotqa.yaml").write_text("rollout:\n  turns: 2\n  turn_tokens: 4\n")
     run = ("evaluate", "--benchmark", "hotpotqa", "--path", "hotpot.jsonl", "--split", "dev", "--system", "flat")
-    assert invoke(*run, "--set", "rollout.turns=1").exit_code == 0
-    used = json.loads(Path("benchmark_runs/hotpotqa/scores.json").read_text())["params"]["rollout"]
+    assert invoke(*run, "--set", "rollout.turns=1", "--output", "elsewhere").exit_code == 0
+    used = json.loads(Path("elsewhere/scores.json").read_text())["params"]["rollout"]
     assert (used["turns"], used["turn_tokens"], used["routing_tokens"]) == (1, 4, 8)
+    assert not Path("benchmark_runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,10 @@ def test_servers_answer_and_know_the_project(started: tuple[subprocess.Popen[str
     _, addresses = started
     api = addresses.environment["PREFECT_API_URL"]
     deployments = {one["name"]: one for one in post(f"{api}/deployments/filter")}
-    assert deployments["pipeline"]["work_pool_name"] == servers.WORK_POOL
-    assert not any(schedule["active"] for schedule in deployments["pipeline"]["schedules"])
+    assert set(deployments) == {"pipeline", "sweep", "evaluate"}
+    for deployment in deployments.values():
+        assert deployment["work_pool_name"] == servers.WORK_POOL
+        assert [schedule["active"] for schedule in deployment["schedules"]] == [False]
     limits = {one["name"]: one["limit"] for one in post(f"{api}/v2/concurrency_limits/filter")}
     assert limits["gpu"] == 1
     with urllib.request.urlopen(f"{addresses.mlflow}/health", timeout=30) as answer:

@@ -1,0 +1,38 @@
+"""What the Prefect UI makes its forms from."""
+
+from pathlib import Path
+
+import pytest
+from prefect.utilities.callables import parameter_schema
+
+from flows.evaluate import evaluate
+from flows.pipeline import pipeline
+from flows.sweep import sweep
+from talentrl.config import read_yaml
+
+REPOSITORY = Path(__file__).parents[2]
+FLOWS = {"pipeline": pipeline, "sweep": sweep, "evaluate": evaluate}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_every_parameter_has_a_title_and_says_what_it_is(name: str) -> None:
+    schema = parameter_schema(FLOWS[name]).model_dump()
+    for parameter, field in schema["properties"].items():
+        assert field["title"] != parameter and field["description"], parameter
+
+
+def test_choices_and_bounds_are_in_the_form() -> None:
+    properties = parameter_schema(sweep).model_dump()["properties"]
+    assert properties["runner"]["enum"] == ["threads", "dask", "ray"]
+    assert properties["workers"]["minimum"] == 1
+    source = parameter_schema(evaluate).model_dump()["definitions"]["Source"]["properties"]
+    assert "hotpotqa" in source["benchmark"]["enum"]
+
+
+def test_deployments_are_of_the_flows_and_their_parameters_valid() -> None:
+    deployments = {one["name"]: one for one in read_yaml(REPOSITORY / "prefect.yaml")["deployments"]}
+    assert set(deployments) == set(FLOWS)
+    for name, deployment in deployments.items():
+        assert deployment["entrypoint"] == f"flows/{name}.py:{FLOWS[name].fn.__name__}"
+        FLOWS[name].validate_parameters(deployment.get("parameters", {}))
+        assert not any(schedule["active"] for schedule in deployment["schedules"])
