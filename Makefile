@@ -5,7 +5,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 
-.PHONY: repro test test-slow lint bench profile clean
+.PHONY: repro test test-slow test-faults lint bench profile clean
 
 repro: $(VENV)/.installed  ## the whole pipeline with params.yaml, ending with reports/index.html
 	dvc repro
@@ -15,6 +15,9 @@ test: $(VENV)/.installed lint  ## linters, types, and all tests but the slow one
 
 test-slow: $(VENV)/.installed  ## the slow tests: real model, browser
 	pytest -m slow
+
+test-faults: $(VENV)/.installed  ## kills and cancellations, with real servers and a worker (minutes)
+	pytest -m slow tests/workflow/test_faults.py tests/workflow/test_hardware.py
 
 lint: $(VENV)/.installed
 	ruff check .

@@ -140,6 +140,7 @@ def _run_all(
             for row in together
         }
         for future in as_completed(list(futures)):
+            future.wait()  # else `state` is what the server knew a moment ago
             yield futures[future], future.state
 
 
