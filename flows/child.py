@@ -21,7 +21,14 @@ from talentrl.provenance import FLOW_RUN
 
 LAST_LINES = 20  # of a failed child's output, shown in the error
 STOP_SECONDS = 10.0  # that a cancelled child gets to end by itself
-_DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
+# DVC outlives the SIGTERM that a cancellation sends to all: the stage ends, DVC sees that and lets go of its locks.
+_PATIENT_DVC = """\
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
+from dvc.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+_DVC = [sys.executable, "-c", _PATIENT_DVC, "--wait-for-lock"]
 _ASKED_TO_END = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
 _EXITED = re.compile(r"exited with (-?\d+)")  # of a stage's command, as DVC reports it
 _LOCKED = re.compile(r"Unable to acquire lock|is busy, it is being blocked")
