@@ -6,6 +6,8 @@ started and no network: Prefect reads it when it is first imported.
 
 import os
 
+from rich.console import Console
+
 ENVIRONMENT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",  # a busy laptop needs more than 30
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -17,3 +19,12 @@ ENVIRONMENT = {
 
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
+
+
+def _write_no_more(console: Console) -> None:
+    console.quiet = True
+
+
+# Prefect's console writes into a pipe of the worker. Rich would end the process when nobody reads it any more, and so a
+# run whose worker is killed would die at its next line.
+Console.on_broken_pipe = _write_no_more  # type: ignore

@@ -49,3 +49,13 @@ def test_dvc_says_what_killed_its_stage(project, number: int, kind: type[StageFa
     with pytest.raises(StageFailed) as caught:
         run_dvc(["repro", "killed"], "it", print)
     assert type(caught.value) is kind
+
+
+def test_a_flow_outlives_the_reader_of_its_log() -> None:
+    """A worker reads it; rich, which Prefect logs with, ends the process when nobody does."""
+    script = (
+        "import os, sys, flows\nfrom rich.console import Console\n"
+        "reader, writer = os.pipe()\nos.close(reader)\nconsole = Console(file=os.fdopen(writer, 'w'))\n"
+        "console.print('1')\nconsole.print('2')\nprint('alive', flush=True)\nos._exit(0)"
+    )
+    assert run(script) == ["alive"]
