@@ -30,10 +30,8 @@ TALENTRL = [sys.executable, "-c", "from talentrl.cli import main; main()"]
 class Source(Section):
     """A benchmark to answer."""
 
-    benchmark: Annotated[Benchmark, Field(title="Benchmark")]
-    path: Annotated[
-        str | None, Field(title="Path", description="Its file or folder; else that of profiles/BENCHMARK.yaml")
-    ] = None
+    benchmark: Benchmark
+    path: Annotated[str | None, Field(description="Its file or folder; else that of profiles/BENCHMARK.yaml")] = None
 
 
 class Pair(NamedTuple):
@@ -78,15 +76,17 @@ def run_name() -> str:
 
 @flow(flow_run_name=run_name)
 def evaluate(
-    checkpoints: Annotated[
-        list[str], Field(title="Checkpoints", description="Model folders, such as data/rl/7", min_length=1)
-    ],
-    benchmarks: Annotated[list[Source], Field(title="Benchmarks", description="What they answer", min_length=1)],
-    tasks: Annotated[
-        int | None, Field(title="Tasks", description="The first so many of each; else evaluate.tasks", ge=1)
-    ] = None,
+    checkpoints: Annotated[list[str], Field(min_length=1)],
+    benchmarks: Annotated[list[Source], Field(min_length=1)],
+    tasks: Annotated[int | None, Field(ge=1)] = None,
 ) -> dict[str, str] | State[Any]:
-    """Let each checkpoint answer each benchmark, and show the figures in one table."""
+    """Let each checkpoint answer each benchmark, and show the figures in one table.
+
+    Args:
+        checkpoints: model folders, such as data/rl/7.
+        benchmarks: what they answer.
+        tasks: the first so many of each; else evaluate.tasks.
+    """
     pairs = plan(checkpoints, benchmarks)
     results: dict[str, str] = {}
     failures: list[str] = []
@@ -129,7 +129,9 @@ def scores(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """`python -m flows.evaluate --checkpoints … --benchmarks …`: exit code 2 on bad input, 1 if a pair failed."""
-    parser = argparse.ArgumentParser(prog="python -m flows.evaluate", description=evaluate.description)
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.evaluate", description="Checkpoints on benchmarks, and one table of their figures."
+    )
     parser.add_argument("--checkpoints", nargs="+", required=True, metavar="FOLDER", help="model folders")
     parser.add_argument("--benchmarks", nargs="+", required=True, metavar="NAME[=PATH]", help="with file or folder")
     parser.add_argument("--tasks", type=int, metavar="N", help="their first N tasks; else evaluate.tasks")

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Failed, State
-from pydantic import Field
 
 from flows.artifacts import Progress, link_to_mlflow
 from flows.child import StageFailed, may_end_well, run_dvc
@@ -90,9 +89,13 @@ def reproduce(stage: str) -> State[Any]:
 
 @flow(flow_run_name="{target}")
 def pipeline(
-    target: Annotated[str, Field(title="Target", description="A stage of dvc.yaml, with all that it needs")] = ALL,
+    target: str = ALL,
 ) -> list[StageResult] | State[Any]:
-    """Run the stale stages of the whole DAG, or of a target and what it needs, and sum them up."""
+    """Run the stale stages of the whole DAG, or of a target and what it needs, and sum them up.
+
+    Args:
+        target: a stage of dvc.yaml, or a matrix of stages.
+    """
     stages = plan(target)
     results: list[StageResult] = []
     state: State[Any] = Completed()
@@ -127,7 +130,9 @@ def run_stage(stage: str, log: Callable[[str], None], progress: Callable[[float]
 
 def main() -> None:
     """`python -m flows.pipeline [TARGET]`: exit code 2 on bad input, 1 if a stage failed."""
-    parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=pipeline.description)
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.pipeline", description="The stale stages of dvc.yaml, in order."
+    )
     parser.add_argument("target", nargs="?", default=ALL, help="a stage of dvc.yaml; all stages if not given")
     target = parser.parse_args().target
     with exit_codes("pipeline"):

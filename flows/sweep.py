@@ -93,14 +93,19 @@ def run_name() -> str:
 
 @flow(flow_run_name=run_name)
 def sweep(
-    path: Annotated[str, Field(title="Sweep file", description="Names the rows: params.yaml with some other values")],
-    rows: Annotated[
-        list[str] | None, Field(title="Rows", description="Only these, also where they have finished; else all")
-    ] = None,
-    workers: Annotated[int, Field(title="Workers", description="Rows that run side by side", ge=1)] = 1,
-    runner: Annotated[Runner, Field(title="Runner", description="What runs them: see docs/workflow.md")] = "threads",
+    path: str,
+    rows: list[str] | None = None,
+    workers: Annotated[int, Field(ge=1)] = 1,
+    runner: Runner = "threads",
 ) -> dict[str, str] | State[Any]:
-    """Run the rows of a sweep file that have not finished, and compare them with its reference row."""
+    """Run the rows of a sweep file that have not finished, and compare them with its reference row.
+
+    Args:
+        path: a sweep file: it names the rows, each params.yaml with some other values.
+        rows: only these, also where they have finished; else all.
+        workers: rows that run side by side.
+        runner: what runs them; see docs/workflow.md.
+    """
     log = get_run_logger()
     plan = load_sweep(Path(path), load_params())
     chosen = selected(plan, rows, path)
@@ -165,7 +170,9 @@ def command(path: str, row: str) -> str:
 
 def main() -> None:
     """`python -m flows.sweep FILE [OPTIONS]`: exit code 2 on bad input, 1 if a row failed."""
-    parser = argparse.ArgumentParser(prog="python -m flows.sweep", description=sweep.description)
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.sweep", description="The rows of a sweep file, and their table."
+    )
     parser.add_argument("path", metavar="FILE", help="a sweep file such as sweeps/ablations.yaml")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="these rows, also where they have finished")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="rows side by side (default: 1)")

@@ -273,7 +273,8 @@ def test_the_table_is_shown_after_each_row(prefect_server: None, trials: Path, m
     assert finished == [1, 2, 2]
 
 
-@pytest.mark.parametrize("runner", ["dask", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["dask", "ray"])
 def test_rows_run_on_a_cluster(prefect_server: None, trials: Path, monkeypatch, runner: str) -> None:
     pytest.importorskip(f"prefect_{runner}")
     from prefect.settings import PREFECT_API_URL
