@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,17 +150,25 @@ def stop(child: "subprocess.Popen[bytes]") -> None:
 
     The descendants go first: DVC then sees its stage fail and lets go of its locks by itself.
     """
-    try:
-        parent = psutil.Process(child.pid)
-        family = [*parent.children(recursive=True), parent]
-        for process in family[:-1] or family:
+    family: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+        family = psutil.Process(child.pid).children(recursive=True)
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
             process.terminate()
-    except psutil.NoSuchProcess:  # it ended meanwhile
-        pass
-    else:
-        _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
-        for process in alive:
+    if not family:
+        child.terminate()
+    # The child itself is waited for by its Popen alone: if psutil took its exit code, a thread that waits for it too
+    # would be told 0.
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        family += psutil.Process(child.pid).children(recursive=True)  # those that it started meanwhile
+    _, alive = psutil.wait_procs(family, timeout=1)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
+    child.kill()
     child.wait()
 
 

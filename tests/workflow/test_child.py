@@ -2,10 +2,13 @@
 
 import signal
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
-from flows.child import StageFailed, StageKilled, run_child, run_dvc
+from flows.child import StageFailed, StageKilled, run_child, run_dvc, stop_all
 
 
 def run(script: str, **options) -> list[str]:
@@ -59,3 +62,23 @@ def test_a_flow_outlives_the_reader_of_its_log() -> None:
         "console.print('1')\nconsole.print('2')\nprint('alive', flush=True)\nos._exit(0)"
     )
     assert run(script) == ["alive"]
+
+
+def test_a_child_that_another_thread_stops_has_failed() -> None:
+    """A sweep's main thread stops the children of its rows' threads: a cancelled row is not a finished one."""
+    begun = Event()
+
+    def log(line: str) -> None:
+        begun.set()
+        time.sleep(0 if line == "begun" else 1)  # the main thread learns first that the child has ended
+
+    script = (
+        "import subprocess, sys\n"
+        "subprocess.call(['sh', '-c', 'echo begun; exec sleep 60'])\nprint('end', flush=True)\nsys.exit(3)"
+    )
+    with ThreadPoolExecutor(1) as pool:
+        row = pool.submit(run_child, [sys.executable, "-c", script], "it", log)
+        assert begun.wait(60)
+        stop_all()
+        with pytest.raises(StageFailed):
+            row.result(60)
