@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import Cache, PreTrainedModel, PreTrainedTokenizerBase
 
 from talentrl.policy.engine import Generation, Sampling
+from talentrl.policy.growing_cache import GrowingLayer
 from talentrl.policy.model import check_vocabulary, multiplies_in_bfloat16
 from talentrl.policy.prefix_tree import tree_log_probabilities
 
@@ -48,7 +49,7 @@ class _Batch:
     """Rows side by side: their cache and which of its columns hold a token of the row (B, columns)."""
 
     rows: list[_Row]
-    cache: DynamicCache
+    cache: Cache
     mask: torch.Tensor
     next_logits: torch.Tensor
 
@@ -125,7 +126,7 @@ class TransformersEngine:
         cache.batch_select_indices(fan_out)
         return _Batch(rows, cache, mask[fan_out], logits[fan_out])
 
-    def _extend(self, prompts: list[list[int]], known: list[_Kept]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
+    def _extend(self, prompts: list[list[int]], known: list[_Kept]) -> tuple[torch.Tensor, Cache, torch.Tensor]:
         """Forward the tokens of `prompts` that no kept conversation holds.
 
         Returns the logits after the last token (B, vocabulary), the cache, and its column mask (B, columns). The
@@ -168,7 +169,7 @@ class TransformersEngine:
         return kept + self._retire(batch, [])
 
     def _forward(
-        self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache, last: torch.Tensor
+        self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache, last: torch.Tensor
     ) -> torch.Tensor:
         """The logits (B, vocabulary) after column `last[i]` of each row i.
 
@@ -240,9 +241,9 @@ def _shared(prompt: list[int], known: list[_Kept]) -> tuple[_Kept | None, int]:
     return best, length
 
 
-def _assemble(sources: list[_Kept | None], lengths: list[int], width: int) -> DynamicCache:
+def _assemble(sources: list[_Kept | None], lengths: list[int], width: int) -> Cache:
     """A cache of the first `lengths[i]` tokens of each source, padded on the left to `width`."""
-    cache = DynamicCache()
+    cache = Cache(layer_class_to_replicate=GrowingLayer)
     example = next((source for source in sources if source is not None), None)
     if width == 0 or example is None:
         return cache
@@ -258,7 +259,7 @@ def _assemble(sources: list[_Kept | None], lengths: list[int], width: int) -> Dy
 
 
 def _keep(
-    conversations: list[list[int]], cache: DynamicCache, mask: torch.Tensor, rows: list[int] | None = None
+    conversations: list[list[int]], cache: Cache, mask: torch.Tensor, rows: list[int] | None = None
 ) -> list[_Kept]:
     """Keys and values of `conversations`, which stand in `rows` of the cache (all rows by default)."""
     layers: list[Any] = list(cache.layers)

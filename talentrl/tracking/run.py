@@ -109,13 +109,6 @@ class _SilentRun(Run):
         """Nothing."""
 
 
-class _SilentRun(Run):
-    """Of a process beside the one that keeps the records."""
-
-    def record(self, kind: str, values: Any) -> None:
-        """Nothing."""
-
-
 @contextmanager
 def track(
     stage: str, params: Mapping[str, Any], inputs: Mapping[str, Path], tags: Mapping[str, str] | None = None

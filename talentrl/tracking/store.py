@@ -169,10 +169,6 @@ def _store_lock(uri: str) -> FileLock:
     return FileLock(folder / f"mlflow-{sha256(uri.encode())[:16]}.lock", timeout=300)
 
 
-def _experiment_name() -> str:
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME", "talentrl")
-
-
 def _experiment(client: "MlflowClient", uri: str) -> str:
     name = experiment_name()
     if found := client.get_experiment_by_name(name):
