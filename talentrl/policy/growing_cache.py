@@ -24,8 +24,8 @@ class GrowingLayer(DynamicLayer):
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Begin with no token, as the first states' shapes have it."""
         super().lazy_initialization(key_states, value_states)
-        self._keys = self.keys = key_states[:, :, :0]
-        self._values = self.values = value_states[:, :, :0]
+        self._keys = self.keys = _multiplied(key_states[:, :, :0])
+        self._values = self.values = _multiplied(value_states[:, :, :0])
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -33,9 +33,15 @@ class GrowingLayer(DynamicLayer):
         """Store states (B, heads, new tokens, size) behind the others; return all (B, heads, tokens, size)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self._keys, self.keys = _append(self._keys, self.keys, key_states)
-        self._values, self.values = _append(self._values, self.values, value_states)
+        self._keys, self.keys = _append(self._keys, self.keys, _multiplied(key_states))
+        self._values, self.values = _append(self._values, self.values, _multiplied(value_states))
         return self.keys, self.values
+
+
+def _multiplied(states: torch.Tensor) -> torch.Tensor:
+    """The states as attention multiplies them: under autocast it would convert all of them again for every token."""
+    kind = states.device.type
+    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
 def _append(room: torch.Tensor, stored: torch.Tensor, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
