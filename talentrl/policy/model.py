@@ -132,16 +132,19 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
 
 def check_positions(model: PreTrainedModel, max_tokens: int) -> None:
-    """Refuse conversations that are longer than what the model was trained on.
+    """Refuse conversations longer than what the model was trained on, or than what all its layers look back on.
+
+    Rollouts and training share prefixes, where a window over neighbouring columns would hold other tokens.
 
     Raises:
-        InputError: `max_tokens` is above the model's positions.
+        InputError: `max_tokens` is above the model's positions or its sliding window.
     """
-    positions = getattr(model.config, "max_position_embeddings", max_tokens)
-    if max_tokens > positions:
-        raise InputError(
-            f"model.max_tokens: found {max_tokens}, expected at most the {positions} positions of the model"
-        )
+    config = model.config.get_text_config()
+    positions = getattr(config, "max_position_embeddings", max_tokens)
+    window = getattr(config, "sliding_window", None) or max_tokens
+    if max_tokens > min(positions, window):
+        limit = f"{positions} positions" if positions <= window else f"{window} tokens of the sliding window"
+        raise InputError(f"model.max_tokens: found {max_tokens}, expected at most the {limit} of the model")
 
 
 def _check_folder(source: str | Path) -> None:

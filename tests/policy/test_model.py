@@ -102,6 +102,10 @@ def test_conversations_beyond_the_models_positions_are_refused(folder):
     check_positions(model, 256)
     with pytest.raises(InputError, match=r"^model\.max_tokens: found 257, expected at most the 256 positions"):
         check_positions(model, 257)
+    model.config.sliding_window = 100
+    check_positions(model, 100)
+    with pytest.raises(InputError, match=r"^model\.max_tokens: found 101, expected at most the 100 tokens of the slid"):
+        check_positions(model, 101)
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
