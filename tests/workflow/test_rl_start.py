@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import create_autospec
 
 import polars as pl
 import pytest
@@ -14,6 +15,7 @@ from talentrl.benchmarks.taskset import PASSAGE_SCHEMA, TASK_SCHEMA, TaskSet
 from talentrl.config import Params, read_yaml
 from talentrl.files import write_text
 from talentrl.rollouts.episode import episodes_frame
+from talentrl.tracking import Run
 
 RL: dict[str, Any] = read_yaml(Path(__file__).parents[2] / "dvc.yaml")["stages"]["rl"]
 WEIGHTS = "model.safetensors"
@@ -28,7 +30,7 @@ class Started:
 
     def open_runner(self, params: Params, checkpoint: Path) -> Any:
         self.checkpoint = checkpoint
-        return SimpleNamespace(bank=SimpleNamespace(digest="1"))
+        return SimpleNamespace(bank=SimpleNamespace(digest="1"), encoder="e")
 
     def train_rl(
         self, runner: Any, tasks: Any, settings: Any, seed: int, scratch: Path, output: Path, *_: Any
@@ -55,7 +57,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(stage, "open_runner", started.open_runner)
         monkeypatch.setattr(stage, "train_rl", started.train_rl)
         params = Params.model_validate({"rl": {"start": name}, "demos": {"tasks": 2}, "seeds": [3]})
-        stage.run(params, SimpleNamespace(tag=lambda *_: None, log=lambda *_: None))  # type: ignore[arg-type]
+        stage.run(params, create_autospec(Run, instance=True))
         return started
 
     return start
