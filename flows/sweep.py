@@ -177,14 +177,20 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="these rows, also where they have finished")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="rows side by side (default: 1)")
     parser.add_argument("--runner", choices=get_args(Runner), default="threads", help="what runs them")
-    parser.add_argument("--table", action="store_true", help="run nothing: write the table of the finished rows")
+    parser.add_argument(
+        "--table",
+        nargs="?",
+        const="",
+        metavar="FOLDER",
+        help="run nothing: write the table of the finished rows in FOLDER (default: where the sweep leaves them)",
+    )
     arguments = parser.parse_args()
     with exit_codes("sweep"):
         # Bad input is refused before a server starts.
         plan = load_sweep(Path(arguments.path), load_params())
         selected(plan, arguments.rows, arguments.path)
-        if arguments.table:
-            print(write_tables(plan, layout.SWEEPS / plan.name))
+        if arguments.table is not None:
+            print(write_tables(plan, Path(arguments.table or layout.SWEEPS / plan.name)))
             return
         task_runner(arguments.runner, arguments.workers)
         take_snapshot()

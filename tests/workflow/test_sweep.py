@@ -179,6 +179,8 @@ def test_the_command_line(trials: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
     done = run(str(SWEEP), "--table")
     assert done.returncode == 0 and done.stdout.count("not run") == 3 * 6
+    elsewhere = run(str(SWEEP), "--table", "kept")
+    assert elsewhere.returncode == 0 and elsewhere.stdout == Path("kept/table.md").read_text() + "\n" == done.stdout
 
 
 def test_a_project_without_git_or_dvc_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
