@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-BOTTOM = {"errors", "files", "layout", "memory", "offline", "processes"}
+BOTTOM = {"errors", "files", "layout", "memory", "offline", "processes", "timing"}
 ROLLOUTS_AND_BELOW = {
     *("rollouts", "policy", "environments", "retrieval", "bank", "benchmarks", "config", "provenance"),
     *BOTTOM,
@@ -24,6 +24,7 @@ ALLOWED = {
     "offline": set(),
     "memory": set(),
     "processes": set(),
+    "timing": set(),
     "config": BOTTOM,
     "provenance": BOTTOM,
     "tracking": {"provenance", "config", *BOTTOM},

@@ -41,6 +41,7 @@ from talentrl.processes import process_count
 from talentrl.rollouts.episode import episodes_frame, read_episodes, write_episodes
 from talentrl.rollouts.interventions import derive_seed
 from talentrl.rollouts.runner import RolloutRunner
+from talentrl.timing import Stopwatch
 
 
 def train_rl(
@@ -152,6 +153,7 @@ class TalentGRPOTrainer(GRPOTrainer):
                 raise ValueError(f"`{name}` cannot be combined with TalentRL's rollouts: TRL would ignore their masks")
         self.runner, self.tasks = runner, tasks
         self.settings, self.episodes_folder = settings, episodes_folder
+        self._stopwatch = Stopwatch()
         self._scored: torch.Tensor | None = None
         self._temperatures: torch.Tensor | None = None
         self._sampled: torch.Tensor | None = None
@@ -161,14 +163,20 @@ class TalentGRPOTrainer(GRPOTrainer):
         """Make one generation batch; `task_ids` holds each task's id once a rollout."""
         unique = [self.tasks[task_id] for task_id in task_ids[:: self.num_generations]]
         step = self.state.global_step
-        began = time.perf_counter()
-        self.runner.engine.reset()  # the weights have changed since the last step
+        engine = cast(TrainableEngine, self.runner.engine)
+        began, synced = time.perf_counter(), engine.sync_seconds
+        self.runner.stopwatch.take()  # of what came before training
+        engine.reset()  # the weights have changed since the last step
         arms = collect(self.runner, unique, self.settings, derive_seed(self.args.seed, "step", step))
-        self.runner.engine.reset()
+        engine.reset()
         write_episodes(self.episodes_folder / f"step-{step:05d}.parquet", episodes_frame(arms.episodes))
         for name, value in step_metrics(arms).items():
             self._metrics["train"][name].append(value)
-        self._metrics["train"]["seconds/rollouts"].append(time.perf_counter() - began)
+        phases = self.runner.stopwatch.take() | {"rollouts": time.perf_counter() - began}
+        phases["sync"] = engine.sync_seconds - synced
+        phases["generation"] -= phases["sync"]
+        for phase, seconds in phases.items():
+            self._metrics["train"][f"seconds/{phase}"].append(seconds)
         return {
             "prompt_ids": [episode.token_ids[: episode.prompt_tokens] for episode in arms.episodes],
             "completion_ids": [episode.token_ids[episode.prompt_tokens :] for episode in arms.episodes],
@@ -178,6 +186,21 @@ class TalentGRPOTrainer(GRPOTrainer):
             "token_advantages": token_advantages(arms, self.settings, self.runner.limits.max_tokens),
             "token_temperatures": [token_temperatures(e, self.settings.temperature) for e in arms.episodes],
         }
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """As TRL, and count the seconds of the forward pass and of the rest, most of which is the backward pass.
+
+        A GPU works on while the forward pass has returned, so there the backward pass seems longer than it is.
+        """
+        began = time.perf_counter()
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        spent = self._stopwatch.take()
+        rest = time.perf_counter() - began - sum(spent.values())
+        for phase, seconds in {"forward": spent["forward"], "backward": rest}.items():
+            # TRL logs the mean over a step's micro-batches, so the list holds one number: the sum so far.
+            total = self._metrics["train"][f"seconds/{phase}"]
+            total[:] = [sum(total) + seconds]
+        return loss
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochOrder:
         return EpochOrder(super()._get_train_sampler(dataset), self.args.seed)
@@ -198,7 +221,8 @@ class TalentGRPOTrainer(GRPOTrainer):
         """As TRL, then undo its shuffle over the generation batch: a micro-batch holds whole tasks, whose rollouts
         share prefixes."""
         before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
+        with self._stopwatch.timed("preparation"):
+            inputs = super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is before or self._buffered_inputs is None:
             return inputs
         buffered = self._buffered_inputs
@@ -216,7 +240,8 @@ class TalentGRPOTrainer(GRPOTrainer):
         scored = self._scored = trained if self.beta else trained & (inputs["advantages"] != 0)
         self._temperatures, self._sampled = inputs["temperatures"], inputs["sampling_per_token_logps"]
         try:
-            loss = super()._compute_loss(model, inputs)
+            with self._stopwatch.timed("forward"):
+                loss = super()._compute_loss(model, inputs)
         finally:
             self._scored = self._temperatures = self._sampled = None
         # TRL's mean entropy counts the tokens that were not scored as zeros.

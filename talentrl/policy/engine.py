@@ -62,3 +62,5 @@ class TrainableEngine(GenerationEngine, Protocol):
     tokenizer: "PreTrainedTokenizerBase"
     model: "PreTrainedModel"
     """May be replaced by itself with adapters; after a change of its weights, `reset` is called."""
+    sync_seconds: float
+    """Spent so far on handing weights over to another process, inside other calls."""

@@ -57,6 +57,8 @@ class _Batch:
 class TransformersEngine:
     """A `GenerationEngine` over one in-process model."""
 
+    sync_seconds = 0.0  # the model that is trained is the one that samples
+
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch: int = 32) -> None:
         """Wrap `model`; at most `batch` conversations are decoded side by side.
 

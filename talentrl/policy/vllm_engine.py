@@ -6,6 +6,7 @@ a row at a closing tag by itself, includes the tag, and keeps what conversations
 """
 
 import tempfile
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +58,7 @@ class VllmEngine:
         self._scratch = scratch
         self._end_ids = _end_ids(checkpoint, tokenizer)
         self._changed = True
+        self.sync_seconds = 0.0
 
     @cached_property
     def model(self) -> PreTrainedModel:
@@ -98,7 +100,9 @@ class VllmEngine:
 
     def _complete(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any] | RequestFailed]:
         if bodies and (self._changed or not self.server.has_weights()):
+            began = time.perf_counter()
             self._hand_over()
+            self.sync_seconds += time.perf_counter() - began
         return self.server.complete(bodies, self.batch)
 
     def _hand_over(self) -> None:

@@ -32,6 +32,7 @@ from talentrl.policy.prompts import EnvironmentKind, observation, routing_turn, 
 from talentrl.retrieval.skills import SkillRetriever
 from talentrl.rollouts.episode import Episode, SkillScore, StopReason, Turn
 from talentrl.rollouts.interventions import Arm
+from talentrl.timing import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ class RolloutRunner:
         self._kind = kind
         self.show_admissible = show_admissible
         self.show_strategy = show_strategy
+        self.stopwatch = Stopwatch()
+        """Seconds of generation, retrieval of skills, and the environment with its searches."""
         self._system = system_prompt(list(bank.talents.values()), kind)
         menu, room = len(chat.prompt(self._system, "")), limits.routing_tokens + limits.turn_tokens
         if menu + room > limits.max_tokens:
@@ -149,7 +152,8 @@ class RolloutRunner:
         """For each task the routing turn of every talent, with its log-probabilities under the policy."""
         tags = {talent: self.chat.encode(routing_turn(talent)) for talent in self.bank.talents}
         prompts = [self.prompt(task) for task in tasks for _ in tags]
-        scores = iter(self.engine.score(prompts, list(tags.values()) * len(tasks)))
+        with self.stopwatch.timed("generation"):
+            scores = iter(self.engine.score(prompts, list(tags.values()) * len(tasks)))
         return [
             {talent: Routing(talent, ids, next(scores), sampled=True) for talent, ids in tags.items()} for _ in tasks
         ]
@@ -211,11 +215,12 @@ class RolloutRunner:
             running = [rollout for rollout in rollouts if rollout.begin_turn()]
             if not running:
                 break
-            generations = self.engine.generate(
-                [rollout.episode.token_ids for rollout in running],
-                sampling,
-                [rollout.turn_seed(turn) for rollout in running],
-            )
+            with self.stopwatch.timed("generation"):
+                generations = self.engine.generate(
+                    [rollout.episode.token_ids for rollout in running],
+                    sampling,
+                    [rollout.turn_seed(turn) for rollout in running],
+                )
             for rollout, generation in zip(running, generations, strict=True):
                 rollout.act(generation)
         for rollout in rollouts:
@@ -289,7 +294,8 @@ class _Rollout:
         self._say("assistant", text)
         action = parse_action(text)
         with self._recorded():
-            step = self._environment.step(action)
+            with self._runner.stopwatch.timed("environment"):
+                step = self._environment.step(action)
             episode.invalid_actions += not step.valid
             episode.searches += action is not None and action.kind == "search"
             if step.done:
@@ -321,11 +327,13 @@ class _Rollout:
         self._say("assistant", runner.chat.decode(routing.token_ids))
         self._append(routing.token_ids, routing.logprobs, "routing" if routing.sampled else None)
         # What can fail comes after the routing turn, so that a failed episode still holds what was sampled.
-        context, hits = arm.context(runner.bank, runner.retriever, runner.limits.skills, runner.show_strategy)
+        with runner.stopwatch.timed("retrieval"):
+            context, hits = arm.context(runner.bank, runner.retriever, runner.limits.skills, runner.show_strategy)
         episode.skills = [SkillScore(**asdict(hit)) for hit in hits]
-        self._environment = runner.environment(arm.task)
-        episode.environment = self._environment.version
-        self.opening = self._environment.reset()
+        with runner.stopwatch.timed("environment"):
+            self._environment = runner.environment(arm.task)
+            episode.environment = self._environment.version
+            self.opening = self._environment.reset()
         if self.opening:
             context = f"{context}\n\n{self._shown(self.opening)}"
         self._say("user", context)

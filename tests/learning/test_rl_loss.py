@@ -259,7 +259,13 @@ def test_a_step_is_logged_with_its_numbers(tiny_model: Path, tmp_path: Path) -> 
     assert entry["routing/invalid_rate"] == pytest.approx(1.0)  # a random model writes no tag
     assert sum(value for name, value in entry.items() if name.startswith("routing/probability/")) == pytest.approx(1.0)
     assert 0 < entry["tokens/sampled"] < entry["tokens/forwarded"]
-    assert 0 < entry["seconds/rollouts"] < entry["step_time"]
+    seconds = {name: entry[f"seconds/{name}"] for name in ("generation", "retrieval", "environment", "sync")}
+    assert seconds.pop("sync") == 0
+    assert all(value > 0 for value in seconds.values())
+    assert sum(seconds.values()) < entry["seconds/rollouts"]
+    parts = [entry[f"seconds/{name}"] for name in ("rollouts", "forward", "backward")]
+    assert all(value > 0 for value in parts)
+    assert sum(parts) < entry["step_time"] * 1.01
 
 
 def test_frozen_layers_get_no_gradient(tiny_model: Path, tmp_path: Path) -> None:
