@@ -11,10 +11,14 @@ from mlflow import MlflowClient
 
 SCRIPT = """\
 import os
+import signal
 import time
 from pathlib import Path
 import tasks.stage
 from talentrl.errors import InputError, TrainingStopped
+
+# A shell lets what it starts in the background, such as these tests, ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def work(params, run):
     run.log({{"loss": 1.0}})
