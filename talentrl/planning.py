@@ -80,8 +80,8 @@ def count_parameters(config: Any, settings: ModelSection, frozen_layers: int) ->
 
 
 def cache_bytes(size: Size, model: ModelSection) -> int:
-    """Bytes of keys and values a token. With bfloat16, values are in it; rotation leaves keys in float32."""
-    return size.layers * size.kv_heads * size.head * (FLOAT + (HALF if model.precision == "bfloat16" else FLOAT))
+    """Bytes of keys and values a token, which the cache keeps in the precision that attention multiplies."""
+    return 2 * size.layers * size.kv_heads * size.head * (HALF if model.precision == "bfloat16" else FLOAT)
 
 
 def layer_bytes(size: Size, model: ModelSection) -> int:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from backbones import BACKBONES, PUBLISHED, save_backbone
 from torch.autograd.graph import saved_tensors_hooks
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, Cache, LlamaConfig
 from typer.testing import CliRunner
 
 from talentrl.cli import app
@@ -22,6 +22,7 @@ from talentrl.planning import (
     model_size,
     sampled_tokens,
 )
+from talentrl.policy.growing_cache import GrowingLayer
 from talentrl.policy.model import load_config, load_model
 from talentrl.policy.trainable import set_trainable
 
@@ -51,7 +52,8 @@ def test_the_backbones_have_their_published_sizes(name, billions):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_cache_has_the_bytes_of_a_real_one(folder, precision):
     tokens = 11
-    cache = load_model(folder, precision)(torch.ones(1, tokens, dtype=torch.long), use_cache=True).past_key_values
+    cache = Cache(layer_class_to_replicate=GrowingLayer)  # that of rollouts
+    load_model(folder, precision)(torch.ones(1, tokens, dtype=torch.long), cache=cache, use_cache=True)
     held = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
     assert tokens * cache_bytes(model_size(load_config(folder)), ModelSection(precision=precision)) == held
 

@@ -24,8 +24,8 @@ class GrowingLayer(DynamicLayer):
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Begin with no token, as the first states' shapes have it."""
         super().lazy_initialization(key_states, value_states)
-        self._keys = self.keys = _multiplied(key_states[:, :, :0])
-        self._values = self.values = _multiplied(value_states[:, :, :0])
+        self._keys = self.keys = key_states[:, :, :0]
+        self._values = self.values = value_states[:, :, :0]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
