@@ -8,11 +8,11 @@ import os
 
 from rich.console import Console
 
+from talentrl.servers import PREFECT_SERVER
+
 ENVIRONMENT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",  # a busy laptop needs more than 30
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    # A server that is killed would otherwise forget who holds slots, and those would never be free again.
-    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    **PREFECT_SERVER,
     "DO_NOT_TRACK": "1",
     "DVC_NO_ANALYTICS": "1",
 }

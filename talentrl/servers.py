@@ -29,6 +29,12 @@ FOLDER = Path(".servers")
 RUNNING = FOLDER / "running.json"
 """Process id of `talentrl up` and the addresses of its servers, while it runs."""
 WORK_POOL = "talentrl"
+PREFECT_SERVER = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # In memory, the holders of slots are forgotten when the server is killed, and the slots are never free again.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+}
+"""Settings of every Prefect server of ours, also of one that a flow starts for itself."""
 STARTUP_SECONDS = 300.0  # a busy laptop takes long to import Prefect
 STOP_SECONDS = 15.0
 _LAST_LINES = 15
@@ -74,9 +80,7 @@ def serve(prefect_port: int, mlflow_port: int, announce: Callable[[str], None]) 
         **os.environ,
         **addresses.environment,
         "PREFECT_HOME": str((FOLDER / "prefect").resolve()),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        # In memory, the holders of slots are forgotten when the server is killed, and the slots are never free again.
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        **PREFECT_SERVER,
     }
     FOLDER.mkdir(exist_ok=True)
     with _until_interrupted(), _Processes(environment) as processes:

@@ -22,8 +22,7 @@ class Stopwatch:
         finally:
             self._seconds[phase] += time.perf_counter() - began
 
-    def take(self) -> dict[str, float]:
-        """Seconds of each phase since the last call."""
-        taken = dict(self._seconds)
-        self._seconds.clear()
+    def take(self) -> defaultdict[str, float]:
+        """Seconds of each phase since the last call; 0 of one that did not happen."""
+        taken, self._seconds = self._seconds, defaultdict(float)
         return taken

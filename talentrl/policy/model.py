@@ -8,7 +8,14 @@ from typing import Any, cast
 import torch
 from accelerate import PartialState
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from talentrl.config import Precision
 from talentrl.errors import InputError
@@ -129,6 +136,13 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
             f"{model.name_or_path or 'the model'}: its tokenizer has token ids up to {largest}, its embeddings end at "
             f"{rows - 1}; expected the tokenizer that belongs to the checkpoint"
         )
+
+
+def end_tokens(tokenizer: PreTrainedTokenizerBase, settings: GenerationConfig | None) -> set[int]:
+    """The ids that end a turn: the tokenizer's end token, and those that the model's generation settings name."""
+    named = settings.eos_token_id if settings else None
+    found = {tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])}
+    return {token for token in found if token is not None}
 
 
 def check_positions(model: PreTrainedModel, max_tokens: int) -> None:

@@ -19,7 +19,7 @@ from transformers import Cache, PreTrainedModel, PreTrainedTokenizerBase
 
 from talentrl.policy.engine import Generation, Sampling
 from talentrl.policy.growing_cache import GrowingLayer
-from talentrl.policy.model import check_vocabulary, multiplies_in_bfloat16
+from talentrl.policy.model import check_vocabulary, end_tokens, multiplies_in_bfloat16
 from talentrl.policy.prefix_tree import tree_log_probabilities
 
 
@@ -71,8 +71,7 @@ class TransformersEngine:
         self.batch = batch
         self._bfloat16 = multiplies_in_bfloat16(model)
         self._kept: list[_Kept] = []
-        eos = model.generation_config.eos_token_id if model.generation_config else None
-        self._end_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])}
+        self._end_ids = end_tokens(tokenizer, model.generation_config)
 
     def reset(self) -> None:
         """Forget kept keys and values. Call it whenever the model's weights have changed."""

@@ -18,7 +18,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedModel, PreTrain
 from talentrl.config import Precision
 from talentrl.errors import InputError
 from talentrl.policy.engine import Generation, Sampling
-from talentrl.policy.model import load_model
+from talentrl.policy.model import end_tokens, load_model
 from talentrl.policy.trainable import save_weights
 from talentrl.policy.vllm_server import RequestFailed, VllmServer
 
@@ -56,7 +56,7 @@ class VllmEngine:
         self.batch = batch
         self._precision = precision
         self._scratch = scratch
-        self._end_ids = _end_ids(checkpoint, tokenizer)
+        self._end_ids = sorted(end_tokens(tokenizer, _generation_settings(checkpoint)))
         self._changed = True
         self.sync_seconds = 0.0
 
@@ -156,12 +156,8 @@ def _fixed_scores(model: PreTrainedModel, ids: list[int]) -> list[float]:
     return scores
 
 
-def _end_ids(checkpoint: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens that end a turn: the tokenizer's end token and those of the model's generation settings."""
+def _generation_settings(checkpoint: Path) -> GenerationConfig:
     try:
-        settings = GenerationConfig.from_pretrained(checkpoint)
+        return GenerationConfig.from_pretrained(checkpoint)
     except OSError:
-        settings = GenerationConfig.from_model_config(AutoConfig.from_pretrained(checkpoint))
-    named = settings.eos_token_id
-    found = {tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])}
-    return sorted(token for token in found if token is not None)
+        return GenerationConfig.from_model_config(AutoConfig.from_pretrained(checkpoint))
