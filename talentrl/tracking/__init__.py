@@ -2,7 +2,7 @@
 
 Every stage is a process of its own, so nothing here rests on MLflow's active run: each call names its run.
 Stages find their common parent by a tag that names the pipeline they belong to: the Prefect flow run, else
-the `dvc` process above them, else the process itself. The parent's status follows from its stages.
+the `dvc` process above them, else the process itself. The parent's status, settings and figures follow from its stages.
 
 Tracking never stops the work. What MLflow refuses is kept in a journal on disk, which `talentrl track replay` sends.
 Only a store that can never work (a folder) is an `InputError`.

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from getpass import getuser
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from talentrl.tracking.reasons import redacted
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run as MlflowRun
 
 SQLITE = "sqlite:///"
 PARAM_LENGTH = 6000  # MLflow's limits: characters of a param's value, then rows a request
@@ -192,12 +194,34 @@ def _parent(client: "MlflowClient", experiment: str, pipeline: str) -> str:
 
 
 def settle(client: "MlflowClient", parent_id: str) -> None:
-    """Give a parent the status its stages imply: RUNNING while one runs, then FAILED if one failed."""
-    experiment = client.get_run(parent_id).info.experiment_id
-    stages = client.search_runs([experiment], f"tags.`{_PARENT}` = '{parent_id}'")
+    """Give a parent what its stages imply: settings, figures, and a status.
+
+    It is RUNNING while one of them runs, then FAILED if one failed.
+    """
+    parent = client.get_run(parent_id)
+    stages = client.search_runs([parent.info.experiment_id], f"tags.`{_PARENT}` = '{parent_id}'")
+    _sum_up(client, parent, [run for run in stages if run.info.status == "FINISHED"])
     statuses = {run.info.status for run in stages}
     if "RUNNING" not in statuses:
         client.set_terminated(parent_id, "FINISHED" if statuses == {"FINISHED"} else "FAILED")
+
+
+def _sum_up(client: "MlflowClient", parent: "MlflowRun", stages: "list[MlflowRun]") -> None:
+    """Copy the stages' settings and last figures to their parent, so that pipelines and rows compare by themselves.
+
+    A figure is called STAGE/NAME and averaged over training seeds. `stages` begins with the newest.
+    """
+    params: dict[str, str] = {}
+    figures: dict[str, dict[str, float]] = {}  # name, then seed
+    for run in stages:
+        stage, seed = run.data.tags["dvc.stage"], run.data.tags.get("seed", "")
+        params |= {key: text for key, text in run.data.params.items() if key not in params | parent.data.params}
+        for name, value in run.data.metrics.items():
+            figures.setdefault(f"{stage}/{name.removeprefix(f'{stage}/')}", {}).setdefault(seed, value)
+    _log_params(client, parent.info.run_id, params)
+    ended = max((run.info.end_time for run in stages), default=0)
+    means = [(name, fmean(of_seed.values()), ended, 0) for name, of_seed in figures.items()]
+    _log_metrics(client, parent.info.run_id, means)
 
 
 def _log_params(client: "MlflowClient", run_id: str, params: Mapping[str, Any]) -> None:

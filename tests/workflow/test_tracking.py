@@ -61,6 +61,22 @@ def test_stages_of_one_flow_run_share_a_parent(store: MlflowClient, monkeypatch:
     assert {run.data.tags["prefect.flow_run_id"] for run in parents + stages} == {"flow-1"}
 
 
+def test_a_parent_sums_up_its_stages(store: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALENTRL_FLOW_RUN_ID", "flow-1")
+    for seed, loss in ((7, 1.0), (8, 3.0), (7, 2.0)):
+        with track("sft", {"sft": {"epochs": 1}}, {}, {"seed": str(seed)}) as run:
+            run.log({"loss": 9.0}, 0)
+            run.log({"loss": loss}, 1)
+    with pytest.raises(ValueError), track("sft", {}, {}, {"seed": "9"}) as run:
+        run.log({"loss": 100.0})
+        raise ValueError
+    with track("evaluate", {"rl": {"steps": 2}}, {}, {"seed": "7"}) as run:
+        run.log({"evaluate/rl/return": 0.5})
+    [parent], _ = runs(store)
+    assert parent.data.metrics == {"sft/loss": 2.5, "evaluate/rl/return": 0.5}, "the newest of each seed, averaged"
+    assert parent.data.params == {"sft.epochs": "1", "rl.steps": "2"}
+
+
 def test_a_named_parent_is_used(store: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = store.create_experiment("talentrl")
     parent = store.create_run(experiment, run_name="trial").info.run_id
