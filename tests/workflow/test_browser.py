@@ -1,6 +1,6 @@
 """A sweep as one runs it by hand: started from the form of Prefect's UI, compared in MLflow's.
 
-Real servers, model and browser; about ten minutes on two cores. With SCREENSHOTS=FOLDER, pictures of the pages go there.
+Real servers, model and browser; minutes on two cores. With SCREENSHOTS=FOLDER, pictures of the pages go there.
 """
 
 import os
