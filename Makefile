@@ -38,6 +38,7 @@ bench: $(VENV)/.installed  ## speed, beside named peers; needs data/model (`dvc 
 	python -m benchmarks.environments
 	python -m benchmarks.scoring
 	python -m benchmarks.imports
+	python -m benchmarks.workflow
 	python -m benchmarks.rollouts
 	python -m benchmarks.credit
 	python -m benchmarks.rl_step --quick

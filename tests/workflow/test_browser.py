@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -67,14 +69,14 @@ class Browser:
         box = self.driver.find_element(By.XPATH, xpath)
         self.driver.execute_script("arguments[0].click()", box)
 
-    def see(self, *texts: str, seconds: float = SECONDS) -> str:
+    def see(self, *texts: str) -> str:
         """What the page shows, once that contains all `texts`."""
 
         def shown(driver: webdriver.Chrome) -> str:
             text = driver.find_element(By.TAG_NAME, "body").text
             return text if all(one in text for one in texts) else ""
 
-        return WebDriverWait(self.driver, seconds, 1).until(shown, f"no {texts} at {self.driver.current_url}")
+        return WebDriverWait(self.driver, SECONDS).until(shown, f"no {texts} at {self.driver.current_url}")
 
     def picture(self, name: str) -> None:
         self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
@@ -113,6 +115,14 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     browser.driver.quit()
 
 
+def wait_for_end(run: str) -> None:
+    """Wait until Prefect's server says that the flow run has completed."""
+    deadline = time.monotonic() + SWEEP_SECONDS
+    while (state := httpx.get(f"http://127.0.0.1:{PREFECT}/api/flow_runs/{run}").json()["state_type"]) != "COMPLETED":
+        assert state in ("SCHEDULED", "PENDING", "RUNNING") and time.monotonic() < deadline, state
+        time.sleep(2)
+
+
 def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser) -> None:
     browser.open(f"http://127.0.0.1:{PREFECT}/deployments")
     browser.press("sweep", "a")
@@ -123,9 +133,13 @@ def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser
     browser.picture("prefect-form")
     browser.press("Submit")
 
-    browser.find("//a[contains(@href, '/runs/flow-run/')]").click()
+    link = browser.find("//a[contains(@href, '/runs/flow-run/')]").get_attribute("href")
+    assert link is not None
+    browser.open("about:blank")  # the moving picture of a run takes a core while it is drawn by software
+    wait_for_end(link.rsplit("/", 1)[1])
+    browser.open(link)
     browser.press("Task Runs", "li")
-    browser.see("2 Task runs", "2 Completed", "reference", "shared", seconds=SWEEP_SECONDS)
+    browser.see("2 Task runs", "2 Completed", "reference", "shared")
     browser.picture("prefect-rows")
     browser.press("Artifacts", "li")
     browser.press("sweep-small", "a")

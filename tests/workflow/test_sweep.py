@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from dvc_project import dvc
 from mlflow import MlflowClient
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 import flows.sweep as module
 from flows.runners import task_runner
@@ -26,7 +28,7 @@ from pathlib import Path
 from talentrl.config import load_params
 from talentrl.tracking import track
 steps = load_params().rl.steps
-with track("train", {"rl.steps": steps}, {}):
+with track("train", {"rl.steps": steps}, {}) as run:
     with open(os.environ["MARKS"], "a") as marks:
         marks.write(f"{steps}\\n")
     if Path(os.environ["BROKEN"]).exists() and steps == 2:
@@ -300,3 +302,24 @@ def test_a_flow_run_is_called_what_it_runs(prefect_server: None, trials: Path) -
         for rows, name in ((["two", "one"], "try: two, one"), (None, "try: all rows")):
             state = sweep(str(SWEEP), rows, return_state=True)
             assert client.read_flow_run(state.state_details.flow_run_id).name == name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_fifty_rows_end_and_each_has_its_own_figures(prefect_server: None, trials: Path, store: MlflowClient) -> None:
+    Path("train.py").write_text(TRAIN + '    run.log({"steps": steps})\n')
+    rows = {f"row_{steps}": {"rl": {"steps": steps}} for steps in range(1, 51)}
+    SWEEP.write_text(json.dumps({"reference": "row_1", "rows": rows}))
+    commit()
+    state = sweep(str(SWEEP), workers=4, return_state=True)
+    assert state.result() == dict.fromkeys(rows, "Completed")
+    with get_client(sync_client=True) as client:
+        run_id = state.state_details.flow_run_id
+        tasks = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run_id])))
+    assert len(tasks) == 50 and all(task.state is not None and task.state.is_completed() for task in tasks)
+    found = store.search_runs([store.get_experiment_by_name("talentrl").experiment_id])
+    assert len(found) == 100 and {run.info.status for run in found} == {"FINISHED"}
+    for run in found:
+        parent = "mlflow.parentRunId" not in run.data.tags
+        steps = run.data.metrics["train/steps" if parent else "steps"]
+        assert run.data.tags["sweep.row"] == f"row_{steps:.0f}" and run.data.params["rl.steps"] == f"{steps:.0f}"
