@@ -139,20 +139,20 @@ def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser
     wait_for_end(link.rsplit("/", 1)[1])
     browser.open(link)
     browser.press("Task Runs", "li")
-    browser.see("2 Task runs", "2 Completed", "reference", "two_epochs")
+    browser.see("2 Task runs", "2 Completed", "reference", "slower")
     browser.picture("prefect-rows")
     browser.press("Artifacts", "li")
     browser.press("sweep-small", "a")
-    table = browser.see("minus reference/rl", "sft.epochs=2", "2 of 2 rows have finished")
+    table = browser.see("minus reference/rl", "sft.learning_rate=0.0001", "2 of 2 rows have finished")
     assert "not run" not in table
     browser.picture("prefect-table")
 
     browser.open(f"http://127.0.0.1:{MLFLOW}/#/experiments/1/runs")
     browser.find("//button[@aria-label='Close']").click()  # the assistant beside the runs
     browser.type("//input[@data-testid='search-box']", f"tags.sweep = 'small'{Keys.ENTER}")
-    browser.see("reference", "two_epochs", "matching runs")
-    for row in ("reference", "two_epochs"):
+    browser.see("reference", "slower", "matching runs")
+    for row in ("reference", "slower"):
         browser.tick(row)
     browser.press("Compare")
-    browser.see("Comparing 2 Runs", "sft.epochs", "sft/loss", "evaluate/rl/return")
+    browser.see("Comparing 2 Runs", "sft.learning_rate", "sft/loss", "evaluate/rl/return")
     browser.picture("mlflow-comparison")
