@@ -142,7 +142,7 @@ def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser
     browser.see("2 Task runs", "2 Completed", "reference", "slower")
     browser.picture("prefect-rows")
     browser.press("Artifacts", "li")
-    browser.press("sweep-small", "a")
+    browser.find("//a[contains(@href, '/artifacts/')][contains(., 'sweep-small')]").click()
     table = browser.see("minus reference/rl", "sft.learning_rate=0.0001", "2 of 2 rows have finished")
     assert "not run" not in table
     browser.picture("prefect-table")

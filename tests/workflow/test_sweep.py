@@ -257,7 +257,7 @@ def test_rows_run_side_by_side_after_the_reference(prefect_server: None, trials:
     assert sweep(str(SWEEP), workers=2) == dict.fromkeys(["one", "two", "again"], "Completed")
     assert trained(trials)[0] == "1" and sorted(trained(trials)) == ["1", "2", "3"]
     runs = store.search_runs([store.get_experiment_by_name("talentrl").experiment_id])
-    assert sorted(run.data.params["rl.steps"] for run in runs if "rl.steps" in run.data.params) == ["1", "2", "3"]
+    assert sorted(run.data.params["rl.steps"] for run in runs if "dvc.stage" in run.data.tags) == ["1", "2", "3"]
 
 
 def test_a_row_that_was_killed_is_tried_once_more(prefect_server: None, trials: Path) -> None:
