@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import flows  # noqa: F401  (sets Prefect's environment before Prefect is imported)
@@ -77,13 +78,11 @@ def main() -> None:
 
     os.environ["PYTHONPATH"] = str(REPOSITORY)
     os.environ.pop("MLFLOW_TRACKING_URI", None)
-    with tempfile.TemporaryDirectory() as folder, prefect_test_harness(server_startup_timeout=300):
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), prefect_test_harness(server_startup_timeout=300):
         os.environ["PREFECT_API_URL"] = str(PREFECT_API_URL.value())
-        os.chdir(folder)
         make_project(arguments.stages)
         measure_stages(arguments.stages, arguments.repeats)
         measure_tracking()
-        os.chdir(REPOSITORY)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -13,6 +12,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from ports import free_port
 
 REPOSITORY = Path(__file__).parents[1]
 ENVIRONMENT = Path(os.environ.get("TALENTRL_VLLM", REPOSITORY / ".venv-vllm"))
@@ -25,9 +26,7 @@ class RealServer:
 
     def __init__(self, folder: Path, log: Path) -> None:
         self.folder, self._log = folder, log
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         variables = [f"SERVE_VENV={ENVIRONMENT}", f"CHECKPOINT={folder}", f"PORT={port}"]
         with log.open("wb") as output:

@@ -213,15 +213,17 @@ def _sum_up(client: "MlflowClient", parent: "MlflowRun", stages: "list[MlflowRun
     """
     params: dict[str, str] = {}
     figures: dict[str, dict[str, float]] = {}  # name, then seed
-    for run in stages:
+    for run in reversed(stages):  # a newer one overrides
         stage, seed = run.data.tags["dvc.stage"], run.data.tags.get("seed", "")
-        params |= {key: text for key, text in run.data.params.items() if key not in params | parent.data.params}
+        params |= run.data.params
         for name, value in run.data.metrics.items():
-            figures.setdefault(f"{stage}/{name.removeprefix(f'{stage}/')}", {}).setdefault(seed, value)
-    _log_params(client, parent.info.run_id, params)
+            figures.setdefault(f"{stage}/{name.removeprefix(f'{stage}/')}", {})[seed] = value
+    known = parent.data
+    _log_params(client, parent.info.run_id, {key: text for key, text in params.items() if key not in known.params})
+    means = {name: fmean(of_seed.values()) for name, of_seed in figures.items()}
     ended = max((run.info.end_time for run in stages), default=0)
-    means = [(name, fmean(of_seed.values()), ended, 0) for name, of_seed in figures.items()]
-    _log_metrics(client, parent.info.run_id, means)
+    changed = [(name, mean, ended, 0) for name, mean in means.items() if known.metrics.get(name) != mean]
+    _log_metrics(client, parent.info.run_id, changed)
 
 
 def _log_params(client: "MlflowClient", run_id: str, params: Mapping[str, Any]) -> None:

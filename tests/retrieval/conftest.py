@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 from retrieval_samples import HashingEncoder
 
 from talentrl.retrieval import neighbours
@@ -38,9 +39,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     program = shutil.which("noida-db", path=Path(sys.executable).parent)
     if program is None:
         pytest.skip("no emulator of Elasticsearch: `pip install noida-db`")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     folder = tmp_path_factory.mktemp("server")
     command = [program, "start", "--only", "elasticsearch", "--elasticsearch-port", str(port)]
     with (folder / "log").open("w") as log:

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dvc_project import DVC_YAML, dvc
+from dvc_project import DVC_YAML, GIT_IDENTITY, dvc
 from mlflow import MlflowClient
 from prefect.testing.utilities import prefect_test_harness
 
 import flows  # noqa: F401  (sets Prefect's environment before Prefect is imported)
 
 REPOSITORY = Path(__file__).parents[2]
-AUTHOR = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +36,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["git", "init", "-q"], check=True)
         dvc("init", "-q")
         subprocess.run(["git", "add", "."], check=True)
-        subprocess.run(["git", *AUTHOR, "commit", "-qm", "start"], check=True)
+        subprocess.run(["git", "commit", "-qm", "start"], env={**os.environ, **GIT_IDENTITY}, check=True)
     return folder
 
 
@@ -50,9 +49,8 @@ def project(tmp_path: Path, committed: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_NAME", "TALENTRL_PARENT_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "tester")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.org")
+    for name, value in GIT_IDENTITY.items():
+        monkeypatch.setenv(name, value)
     return tmp_path
 
 

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+GIT_IDENTITY = {
+    f"GIT_{who}_{what}": "tester@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+"""The environment in which git commits without a user's settings."""
+
 DVC_YAML = """\
 stages:
   split:

@@ -13,16 +13,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from dvc_project import GIT_IDENTITY
+from ports import free_port
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from talentrl.servers import HOST, Addresses
+
 REPOSITORY = Path(__file__).parents[2]
 CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,1000"]
-PREFECT, MLFLOW = 4317, 5317
 SECONDS = 60
 SWEEP_SECONDS = 2400
 
@@ -53,9 +56,9 @@ class Browser:
             f"no {xpath} at {self.driver.current_url}",
         )
 
-    def press(self, text: str, *tags: str) -> None:
-        """Click the element of one of `tags` that shows `text`."""
-        self.find("|".join(f"//{tag}[normalize-space(.)='{text}']" for tag in tags or ("button",))).click()
+    def press(self, text: str, tag: str = "button") -> None:
+        """Click the element that shows `text`."""
+        self.find(f"//{tag}[normalize-space(.)='{text}']").click()
 
     def type(self, xpath: str, text: str) -> None:
         field = self.find(xpath)
@@ -83,11 +86,14 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A fresh copy of this repository with its servers running."""
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+    """Those of a fresh copy of this repository."""
     folder = tmp_path_factory.mktemp("browser") / "project"
-    names = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environment = {**os.environ, **names, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        **GIT_IDENTITY,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL", "PYTHONPATH"):
         environment.pop(name, None)
     files = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
@@ -96,14 +102,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copy(REPOSITORY / name, folder / name)
     for command in ("git init -q", "git add .", "git commit -qm start"):
         subprocess.run(command, shell=True, cwd=folder, env=environment, check=True)
-    up = ["talentrl", "up", "--prefect-port", str(PREFECT), "--mlflow-port", str(MLFLOW)]
-    with subprocess.Popen(up, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as servers:
-        assert servers.stdout is not None
+    prefect, mlflow = free_port(), free_port()
+    up = ["talentrl", "up", "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]
+    with subprocess.Popen(up, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            assert any("Ctrl-C" in line for line in servers.stdout), "the servers did not start"
-            yield folder
+            assert any("Ctrl-C" in line for line in process.stdout), "the servers did not start"
+            yield Addresses(f"http://{HOST}:{prefect}", f"http://{HOST}:{mlflow}")
         finally:
-            servers.terminate()
+            process.terminate()
 
 
 @pytest.fixture
@@ -115,16 +122,16 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     browser.driver.quit()
 
 
-def wait_for_end(run: str) -> None:
+def wait_for_end(prefect: str, run: str) -> None:
     """Wait until Prefect's server says that the flow run has completed."""
     deadline = time.monotonic() + SWEEP_SECONDS
-    while (state := httpx.get(f"http://127.0.0.1:{PREFECT}/api/flow_runs/{run}").json()["state_type"]) != "COMPLETED":
+    while (state := httpx.get(f"{prefect}/api/flow_runs/{run}").json()["state_type"]) != "COMPLETED":
         assert state in ("SCHEDULED", "PENDING", "RUNNING") and time.monotonic() < deadline, state
         time.sleep(2)
 
 
-def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser) -> None:
-    browser.open(f"http://127.0.0.1:{PREFECT}/deployments")
+def test_a_sweep_from_the_form_to_the_comparison(servers: Addresses, browser: Browser) -> None:
+    browser.open(f"{servers.prefect}/deployments")
     browser.press("sweep", "a")
     browser.press("Run")
     browser.press("Custom run")
@@ -136,7 +143,7 @@ def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser
     link = browser.find("//a[contains(@href, '/runs/flow-run/')]").get_attribute("href")
     assert link is not None
     browser.open("about:blank")  # the moving picture of a run takes a core while it is drawn by software
-    wait_for_end(link.rsplit("/", 1)[1])
+    wait_for_end(servers.prefect, link.rsplit("/", 1)[1])
     browser.open(link)
     browser.press("Task Runs", "li")
     browser.see("2 Task runs", "2 Completed", "reference", "slower")
@@ -147,7 +154,7 @@ def test_a_sweep_from_the_form_to_the_comparison(project: Path, browser: Browser
     assert "not run" not in table
     browser.picture("prefect-table")
 
-    browser.open(f"http://127.0.0.1:{MLFLOW}/#/experiments/1/runs")
+    browser.open(f"{servers.mlflow}/#/experiments/1/runs")
     browser.find("//button[@aria-label='Close']").click()  # the assistant beside the runs
     browser.type("//input[@data-testid='search-box']", f"tags.sweep = 'small'{Keys.ENTER}")
     browser.see("reference", "slower", "matching runs")

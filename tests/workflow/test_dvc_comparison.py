@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import AUTHOR
+from dvc_project import GIT_IDENTITY
 from test_dvc_yaml import OUTS, ROOT, STAGES, paths
 
 from talentrl.files import write_text
@@ -41,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dvc(folder, "init", "-q")
     dvc(folder, "repro")
     run(folder, "git", "add", ".")
-    run(folder, "git", *AUTHOR, "commit", "-qm", "eight steps")
+    run(folder, "git", "commit", "-qm", "eight steps")
     dvc(folder, "exp", "run", "--name", "more", "--set-param", "rl.steps=16")
     return folder
 
@@ -49,6 +49,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, *command: str) -> str:
     environment = {
         **os.environ,
+        **GIT_IDENTITY,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)]),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "DVC_NO_ANALYTICS": "1",

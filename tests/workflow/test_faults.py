@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from dvc_project import GIT_IDENTITY
+from ports import free_port
 
 import flows
 from flows.hardware import GPU_LIMIT
@@ -96,15 +97,12 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder, self.marks = folder, folder.with_name("marks")
         self.marks.mkdir()
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.api = f"http://{HOST}:{self.port}/api"
-        names = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         self.environment = {
             **os.environ,
             **flows.ENVIRONMENT,
-            **names,
+            **GIT_IDENTITY,
             "PREFECT_API_URL": self.api,
             "PREFECT_HOME": str(folder / ".prefect"),
             "PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY)]),

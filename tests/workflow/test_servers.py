@@ -14,17 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ports import free_port
 
 from talentrl import servers
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 300
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((servers.HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def up(project: Path, *ports: int) -> subprocess.Popen[str]:
