@@ -12,6 +12,8 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -21,6 +23,9 @@ from talentrl.policy.engine import Generation, Sampling
 from talentrl.policy.growing_cache import GrowingLayer
 from talentrl.policy.model import check_vocabulary, end_tokens, multiplies_in_bfloat16
 from talentrl.policy.prefix_tree import tree_log_probabilities
+
+WORTH_SHARING = 16
+"""Tokens that several prompts must share for a forward pass of their own."""
 
 
 @dataclass
@@ -84,9 +89,9 @@ class TransformersEngine:
         ]
         # Autocast around all forward passes of a call, so that weights are converted once for them.
         with self._inference(), torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bfloat16):
-            known, kept = self._kept, []
+            kept: list[_Kept] = []
             for start in range(0, len(rows), self.batch):
-                batch = self._prefill(rows[start : start + self.batch], known)
+                batch = self._prefill(rows[start : start + self.batch], [*self._kept, *kept])
                 kept += self._decode(batch, sampling)
             self._kept = kept
         return [Generation(row.token_ids, row.logprobs, row.stopped) for row in rows]
@@ -117,10 +122,10 @@ class TransformersEngine:
         """Forward what is new in each distinct prompt, then fan out to the rows."""
         distinct = {tuple(row.prompt): row.prompt for row in rows}
         prompts = list(distinct.values())
-        common = list(os.path.commonprefix(prompts))  # noqa: RUF071 (of lists, not of paths)
-        if len(prompts) > 1 and any(_shared(prompt, known)[1] < len(common) for prompt in prompts):
-            _, cache, mask = self._extend([common], known)
-            known = [*known, *_keep([common], cache, mask)]
+        for prefixes in _shared_prefixes(prompts):
+            if unknown := [prefix for prefix in prefixes if len(prefix) - _shared(prefix, known)[1] >= WORTH_SHARING]:
+                _, cache, mask = self._extend(unknown, known)
+                known = [*known, *_keep(unknown, cache, mask)]
         logits, cache, mask = self._extend(prompts, known)
         if len(prompts) == len(rows):
             return _Batch(rows, cache, mask, logits)
@@ -241,6 +246,19 @@ class TransformersEngine:
             batch.next_logits = batch.next_logits[index]
             batch.rows = [batch.rows[i] for i in running]
         return kept
+
+
+def _shared_prefixes(prompts: list[list[int]]) -> Iterator[list[list[int]]]:
+    """What several of these distinct prompts begin with: first what all share, then what those that go on alike do."""
+    groups = [prompts]
+    while groups := [group for group in groups if len(group) > 1]:
+        prefixes = [list(os.path.commonprefix(group)) for group in groups]  # noqa: RUF071 (of lists, not of paths)
+        yield prefixes
+        groups = [
+            list(part)
+            for group, prefix in zip(groups, prefixes, strict=True)
+            for _, part in groupby(sorted(group), key=itemgetter(slice(len(prefix) + 1)))
+        ]
 
 
 def _shared(prompt: list[int], known: list[_Kept]) -> tuple[_Kept | None, int]:

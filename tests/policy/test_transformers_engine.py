@@ -46,6 +46,39 @@ def test_what_is_known_is_not_forwarded_again():
     assert forwarded[0] == (1, 4)
 
 
+def test_what_all_share_what_a_task_shares_and_what_an_arm_shares_are_prefilled_once():
+    model = tiny_model("llama")
+    forwarded = []
+    model.get_input_embeddings().register_forward_hook(lambda module, ids, out: forwarded.append(ids[0].shape))
+    draw = random.Random(18)
+    menu, tasks = some_tokens(draw, 40), [some_tokens(draw, 20), some_tokens(draw, 24)]
+    arms = [menu + task + [arm, *some_tokens(draw, 9)] for task in tasks for arm in (2, 3)]
+    prompts = [arm for arm in arms for _ in range(2)]
+    ours, sampling = engine(model, 8), Sampling(1, ())
+    expected = [decode_naively(model, prompt, sampling) for prompt in prompts]
+    forwarded.clear()
+    assert_same(ours.generate(prompts, sampling, range(8)), expected)
+    assert forwarded == [(1, 40), (2, 24), (4, 10)]
+    # A few shared tokens are not worth a pass of their own.
+    ours.reset()
+    forwarded.clear()
+    prompts = [[*menu, task, *some_tokens(draw, 9)] for task in (2, 2, 3, 3)]
+    ours.generate(prompts, sampling, range(4))
+    assert forwarded == [(1, 40), (4, 10)]
+
+
+def test_a_later_batch_of_a_call_knows_the_earlier():
+    model = tiny_model("llama")
+    forwarded = []
+    model.get_input_embeddings().register_forward_hook(lambda module, ids, out: forwarded.append(ids[0].shape))
+    draw = random.Random(19)
+    menu = some_tokens(draw, 40)
+    engine(model, 2).generate(
+        [[*menu, task, *some_tokens(draw, 9)] for task in (2, 3, 4, 5)], Sampling(1, ()), range(4)
+    )
+    assert forwarded == [(1, 40), (2, 10), (2, 10)]
+
+
 def test_padding_asks_for_no_position_beyond_a_learned_table():
     # A long kept conversation beside a long new one: padded columns must not count on from the kept length.
     model = tiny_model("gpt2", positions=80)
