@@ -1,8 +1,9 @@
 """What Prefect and MLflow cost: `python -m benchmarks.workflow [--stages 9] [--repeats 3]`.
 
 A project with a chain of stages that do nothing, first all stale, then none: `dvc repro` beside the flow `pipeline`,
-both as processes of their own, the flow with a server that runs already. Then the figures of training steps, sent to
-MLflow on SQLite.
+both as processes of their own, the flow with a server that runs already. A chain of one stage tells what a process
+needs to start, and the difference what each further stage adds. Then the figures of training steps, sent to MLflow on
+SQLite.
 """
 
 import argparse
@@ -38,20 +39,31 @@ def make_project(stages: int) -> None:
     seconds("dvc", "init", "-q")
 
 
-def measure_stages(stages: int, repeats: int) -> None:
+def measure_stages(stages: int, repeats: int) -> dict[tuple[str, str], float]:
+    """Median seconds of each command, by (command, whether stages are stale), for a chain of `stages`."""
     commands = {"dvc repro": ("dvc", "repro"), "pipeline": ("flows.pipeline",)}
     times: dict[tuple[str, str], list[float]] = {}
+    make_project(stages)
     for repeat in range(repeats):
         for name, command in commands.items():
             Path("words.txt").write_text(f"{name} {repeat}")
             for state in ("all stale", "none stale"):
                 times.setdefault((name, state), []).append(seconds(*command))
-    median = {key: statistics.median(values) for key, values in times.items()}
-    for (name, state), value in median.items():
-        print(f"{name:10} {state:10} {value:7.2f} s for {stages} stages")
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def compare_stages(stages: int, repeats: int) -> None:
+    medians = {}
+    for count in (1, stages):
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            medians[count] = measure_stages(count, repeats)
+    print(f"seconds | 1 stage | {stages} stages | each further stage")
+    for key in medians[1]:
+        one, many = medians[1][key], medians[stages][key]
+        print(f"{', '.join(key)} | {one:.2f} | {many:.2f} | {(many - one) / (stages - 1):.2f}")
     for state in ("all stale", "none stale"):
-        dvc, flow = median["dvc repro", state], median["pipeline", state]
-        print(f"pipeline / dvc repro, {state}: {flow / dvc:.2f}; {(flow - dvc) / stages:+.2f} s a stage")
+        dvc, flow = (medians[stages][name, state] for name in ("dvc repro", "pipeline"))
+        print(f"pipeline / dvc repro, {state}: {flow / dvc:.2f}; {(flow - dvc) / stages:+.2f} s a stage with the start")
 
 
 def measure_tracking(steps: int = 200) -> None:
@@ -78,10 +90,10 @@ def main() -> None:
 
     os.environ["PYTHONPATH"] = str(REPOSITORY)
     os.environ.pop("MLFLOW_TRACKING_URI", None)
-    with tempfile.TemporaryDirectory() as folder, chdir(folder), prefect_test_harness(server_startup_timeout=300):
+    with prefect_test_harness(server_startup_timeout=300):
         os.environ["PREFECT_API_URL"] = str(PREFECT_API_URL.value())
-        make_project(arguments.stages)
-        measure_stages(arguments.stages, arguments.repeats)
+        compare_stages(arguments.stages, arguments.repeats)
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
         measure_tracking()
 
 
